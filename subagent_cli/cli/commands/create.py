@@ -1,0 +1,46 @@
+"""`subagent create`."""
+
+from collections.abc import Sequence
+
+import click
+
+from subagent_cli.cli.verb import Answer, Context, text_argument, verb
+from subagent_cli.core.errors import InvalidInput
+from subagent_cli.services import runs
+
+
+@verb("create", example='export SUBAGENT_RUN_ID=$(subagent create helper "Tidy the notes" --name tidy)')
+@click.argument("agent")
+@click.argument("task", type=text_argument)
+@click.option("--cwd", metavar="DIR", help="The folder the worker works in (default: this one).")
+@click.option("--name", metavar="NAME", help="A name to call the run by.")
+@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="To find the run by; any number of them.")
+@click.option("--key", metavar="KEY", help="Idempotency key: a retry with the same key gives the same run.")
+def command(
+    context: Context,
+    agent: str,
+    task: str,
+    cwd: str | None,
+    name: str | None,
+    labels: tuple[str, ...],
+    key: str | None,
+) -> Answer:
+    """Make a run whose process you start yourself.
+
+    Prints the run's id. Its worker asks with SUBAGENT_RUN_ID set to it; --json also prints a token that proves the
+    worker's identity, shown this once. The run is pending until its worker first asks, tells or reports.
+    """
+    made = runs.create(context, agent, task, cwd=cwd, name=name, labels=_pairs(labels), key=key)
+    return Answer(made, made["runId"])
+
+
+def _pairs(labels: Sequence[str]) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for label in labels:
+        key, equals, value = label.partition("=")
+        if not equals:
+            raise InvalidInput(f"--label takes KEY=VALUE: {label[:40]!r}", code="invalid_label")
+        if key in pairs:
+            raise InvalidInput(f"the label {key[:40]!r} is given twice", code="invalid_label")
+        pairs[key] = value
+    return pairs

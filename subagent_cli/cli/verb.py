@@ -1,0 +1,82 @@
+"""What every command shares: its options, its context, its output."""
+
+import functools
+import sys
+from collections.abc import Callable
+from inspect import cleandoc
+from typing import Any
+
+import click
+
+from subagent_cli.cli.output import Answer, print_answer
+from subagent_cli.core.errors import InvalidInput
+from subagent_cli.services.context import Context, open_context
+
+_STDIN_LIMIT = 64 << 20
+
+
+def verb(name: str, *, example: str) -> Callable[[Callable[..., Answer]], click.Command]:
+    """Makes a command of a function that takes a context and gives an answer."""
+
+    def decorate(function: Callable[..., Answer]) -> click.Command:
+        @functools.wraps(function)
+        def callback(**arguments: Any) -> int:
+            shared = _shared(arguments)
+            context = open_context(shared, shared.get("clock"))
+            as_json = context.settings["output"].value == "json"
+            answer = function(context, **arguments)
+            if isinstance(answer.data, dict):
+                answer = answer._replace(warnings=[*answer.warnings, *answer.data.pop("warnings", ())])
+            print_answer(answer, as_json)
+            return answer.code
+
+        page = cleandoc(function.__doc__ or "")
+        callback.__doc__ = f"{page}\n\n\b\nExample:\n  " + "\n  ".join(example.splitlines())
+        command = click.command(name)(callback)
+        command.params += [
+            click.Option(["--runs-dir"], metavar="DIR", help="Where the runs lie."),
+            click.Option(["--json", "as_json"], is_flag=True, help="Print JSON."),
+        ]
+        return command
+
+    return decorate
+
+
+def _shared(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The options that every command has, given before or behind its name."""
+    shared: dict[str, Any] = dict(click.get_current_context().obj or {})
+    runs_dir, as_json = arguments.pop("runs_dir"), arguments.pop("as_json")
+    if runs_dir is not None:
+        shared["runs_dir"] = runs_dir
+    if as_json:
+        shared["output"] = "json"
+    return shared
+
+
+def text_argument(value: str) -> str:
+    """A text argument: as typed, or standard input where it is `-`."""
+    if value != "-":
+        return value
+    if sys.stdin is None:
+        raise InvalidInput("standard input is closed", code="no_input")
+    data = sys.stdin.buffer.read(_STDIN_LIMIT + 1)
+    if len(data) > _STDIN_LIMIT:
+        raise InvalidInput(f"standard input has more than {_STDIN_LIMIT} bytes", code="too_long")
+    try:
+        return data.decode().removesuffix("\n")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"standard input is not valid UTF-8 (byte {error.start})", code="not_utf8") from error
+
+
+def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001
+    """Active runs, for the shell's completion."""
+    from subagent_cli.core.ids import short
+
+    root = ctx.find_root()
+    context = open_context({"runs_dir": root.params.get("runs_dir")})
+    index = context.runs.index
+    names = [short(run_id) for run_id in index.active()] + index.names()
+    return [name for name in names if name.startswith(incomplete)]
+
+
+__all__ = ["Answer", "Context", "complete_run", "text_argument", "verb"]

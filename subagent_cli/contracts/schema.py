@@ -1,0 +1,50 @@
+"""The published formats as JSON Schema (draft 2020-12) and as TypeScript.
+
+Both come from the models and from nothing else: what is published is what is checked. The same models always
+give the same text.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
+from typing_extensions import override
+
+from subagent_cli.contracts.base import Contract
+from subagent_cli.contracts.entry import JournalEntry
+from subagent_cli.contracts.meta import MetaDocument
+from subagent_cli.contracts.spec import RunSpec
+from subagent_cli.contracts.typescript import declarations
+
+NAMES: Mapping[str, type[Contract]] = MappingProxyType({"meta": MetaDocument, "run": RunSpec, "journal": JournalEntry})
+
+_HEADER = "// The files that subagent keeps of a run. Generated: changes here get lost.\n"
+
+
+class _Published(GenerateJsonSchema):
+    @override
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        # Our defaults only stand for a key that was left out; nobody fills them in.
+        return self.generate_inner(schema["schema"])
+
+    @override
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        # A title such as "Runid" tells nobody more than the key does.
+        return False
+
+
+def json_schema(name: str) -> dict[str, Any]:
+    """The JSON Schema of one of NAMES; KeyError for another name."""
+    body = NAMES[name].model_json_schema(schema_generator=_Published)
+    head = {key: body.pop(key) for key in ("title", "description")}
+    return {"$schema": _Published.schema_dialect, **head, **body}
+
+
+def typescript(name: str | None = None) -> str:
+    """TypeScript declarations of one of NAMES, or of all; KeyError for another name."""
+    parts: dict[str, str] = {}
+    for chosen in NAMES if name is None else (name,):
+        parts.update(declarations(json_schema(chosen)))
+    return "\n".join([_HEADER, *parts.values()])

@@ -1,0 +1,36 @@
+"""`run.json`: what was asked of a run, written once when the run is made and never changed.
+
+Every key is always there, null where there is nothing to say; what happened afterwards is in the journal.
+"""
+
+# ruff: noqa: N815 - the attributes are named as the keys on disk are.
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from subagent_cli.contracts.base import Contract, Number
+
+
+class RunSpec(Contract):
+    """What was asked of a run. Written once, when the run is made."""
+
+    version: Literal[1] = Field(description="The version of this format.")
+    runId: str = Field(description="Identifies the run; a UUID.")
+    agentName: str = Field(description="Which agent was asked for.")
+    task: str = Field(description="What the agent is to do, in words.")
+    argv: list[str] | None = Field(
+        description="The command that is run, word by word; null where somebody else starts the process."
+    )
+    cwd: str = Field(description="The directory the agent works in.")
+    name: str | None = Field(description="A name by which people call the run.")
+    parentId: str | None = Field(description="The run that started this one; null where a person did.")
+    groupId: str | None = Field(description="The fan-out this run belongs to.")
+    depth: Annotated[int, Field(ge=0)] = Field(
+        description="How deep the run is nested: each agent that starts another adds one."
+    )
+    timeoutSeconds: Number | None = Field(description="How long the run may take; null for no limit.")
+    tokenHash: str = Field(description="Hash of the run's token. The token itself is stored nowhere.")
+    labels: dict[str, str] = Field(description="Free words by which runs can be found again.")
+    key: str | None = Field(description="The idempotency key: asking again with the same key finds this run.")
+    createdAt: str = Field(description="When the run was made, e.g. 2025-01-31T12:00:00.000Z.")

@@ -1,0 +1,49 @@
+"""Commands: what somebody wants to happen to a run. The transition table decides whether it may."""
+
+from typing import NamedTuple
+
+ONLY = "only"
+OLDEST = "oldest"
+LATEST = "latest"
+ALL = "all"
+
+
+class Ask(NamedTuple):
+    message_id: str
+    question: str
+    options: tuple[str, ...] = ()
+    default: str | None = None
+    deadline: int | None = None
+    single: bool = False
+    key: str | None = None
+
+
+class Tell(NamedTuple):
+    text: str
+
+
+class Reply(NamedTuple):
+    """To one message by its id, or to those of the pending ones that `which` names."""
+
+    answer: str
+    message_id: str | None = None
+    which: str = ONLY
+    key: str | None = None
+
+
+class Acknowledge(NamedTuple):
+    """The worker has the answer: of one message, or of every replied one."""
+
+    message_id: str | None = None
+
+
+class Report(NamedTuple):
+    status: str
+    summary: str | None = None
+
+
+class Settle(NamedTuple):
+    """Nothing new is wanted: write down what time and other writers have already brought about."""
+
+
+Command = Ask | Tell | Reply | Acknowledge | Report | Settle

@@ -1,0 +1,56 @@
+"""Identifiers: UUIDs in the spelling that every other program accepts, and the short forms that people type.
+
+Our own ids are UUIDv7, whose first digits are a clock: names sort by time, and the random tail is what tells two
+runs apart, so the last eight digits are the short form.
+"""
+
+SHORTEST = 4
+_HEX = frozenset("0123456789abcdef")
+_HEX_AND_DASH = frozenset("0123456789abcdefABCDEF-")
+
+
+def uuid7(ms: int, noise: bytes) -> str:
+    """A UUIDv7 for a time in milliseconds; `noise` is ten random bytes."""
+    number = (ms & 0xFFFF_FFFF_FFFF) << 80 | int.from_bytes(noise[:10], "big")
+    number = number & ~(0xF << 76) | 0x7 << 76
+    number = number & ~(0x3 << 62) | 0x2 << 62
+    digits = f"{number:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def is_uuid(text: str) -> bool:
+    """UUID-shaped: any version, any variant, either case, dashes in their places."""
+    return (
+        len(text) == 36
+        and text[8] == text[13] == text[18] == text[23] == "-"
+        and text.count("-") == 4
+        and _HEX_AND_DASH.issuperset(text)
+    )
+
+
+def digits(text: str) -> str | None:
+    """The hexadecimal digits of an id or of a part of one, or None where it is neither."""
+    bare = text.replace("-", "").lower()
+    if SHORTEST <= len(bare) <= 32 and _HEX.issuperset(bare):
+        return bare
+    return None
+
+
+def names(part: str, uuid: str) -> bool:
+    """Whether digits that somebody typed are the beginning or the end of this id."""
+    whole = uuid.replace("-", "").lower()
+    return whole.startswith(part) or whole.endswith(part)
+
+
+def short(uuid: str) -> str:
+    """What people see and type."""
+    return uuid[-8:] if is_uuid(uuid) else uuid
+
+
+def is_label(text: str) -> bool:
+    """A word that is safe as one file name: letters and digits of any script, dot, dash, underscore."""
+    return (
+        0 < len(text.encode("utf-8", "replace")) <= 128
+        and text[0] not in ".-"
+        and all(letter.isalnum() or letter in "._-" for letter in text)
+    )

@@ -1,0 +1,1 @@
+"""The user's verbs, one public function each. Every door (command line, MCP, terminal UI) calls these."""

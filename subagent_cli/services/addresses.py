@@ -1,0 +1,144 @@
+"""From what somebody typed to the run or the question that is meant.
+
+A run is named by its id, by the beginning or end of it (four digits or more), by its name, or by `@last`; a question
+by its id or a part of it. Anything that could leave the runs directory is refused before it becomes a path.
+"""
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from subagent_cli.core import ids
+from subagent_cli.core.errors import InvalidInput, NotFound, RunNotFound, SubagentError
+from subagent_cli.services.context import Context
+
+LAST = "@last"
+_SCANNED = 2000
+
+
+class Target(NamedTuple):
+    run_id: str
+    message_id: str | None = None
+
+
+def run(context: Context, text: str | None) -> str:
+    """The run that is meant; without a name, the one that the caller belongs to."""
+    text = text if text is not None else context.caller.run_id
+    if text is None:
+        raise InvalidInput(
+            "no run is named", code="no_run", hint="name one with --run, or set SUBAGENT_RUN_ID", next="subagent list"
+        )
+    found = _find_run(context, text)
+    if found is None:
+        raise RunNotFound(text, candidates=_similar(context, text), hint="subagent list shows what is there")
+    return found
+
+
+def message(context: Context, text: str, run_id: str | None = None) -> Target:
+    """The question that is meant: in one run, or wherever it was asked."""
+    if not text:
+        raise InvalidInput("the message id is empty", code="invalid_message_id")
+    if run_id is None:
+        found = _find_message(context, text)
+        if found is None:
+            raise _no_message(text)
+        return found
+    known = context.runs.read(run_id, context.clock.now()).questions
+    matches = [text] if text in known else _matching(text, known)
+    if not matches:
+        raise _no_message(text)
+    if len(matches) > 1:
+        raise _ambiguous(text, "questions", matches)
+    return Target(run_id, matches[0])
+
+
+def run_or_message(context: Context, text: str) -> Target:
+    """For `reply`, whose first word may be either."""
+    question = _find_message(context, text) if text != LAST else None
+    if question and question.message_id == text:
+        return question
+    run_id = _find_run(context, text)
+    if question and run_id:
+        raise _ambiguous(text, "a run and a question", [run_id, question.message_id or ""])
+    if question:
+        return question
+    if run_id:
+        return Target(run_id)
+    raise NotFound(
+        f"no question and no run is named {text[:64]}",
+        hint="subagent pending shows what waits for an answer",
+        candidates=_similar(context, text),
+    )
+
+
+def _find_run(context: Context, text: str) -> str | None:
+    context.must_be_there()
+    if text == LAST:
+        return next(iter(context.runs.all()), None)
+    for spelling in (text, text.lower()):
+        if context.runs.exists(spelling):
+            return spelling
+    if not ids.is_label(text):
+        raise InvalidInput(
+            f"Run ID must be a valid UUID, a part of one, or a name: {text[:40]!r}", code="invalid_run_id"
+        )
+    named = next(filter(context.runs.exists, context.runs.index.named(text)), None)
+    if named:
+        return named
+    part = ids.digits(text)
+    matches = context.runs.matching(part) if part else []
+    if len(matches) > 1:
+        raise _ambiguous(text, "runs", matches)
+    return matches[0] if matches else None
+
+
+def _find_message(context: Context, text: str) -> Target | None:
+    context.must_be_there()
+    if not ids.is_label(text):
+        raise InvalidInput(f"not a message id: {text[:40]!r}", code="invalid_message_id")
+    spellings = [spelling for spelling in (text, text.lower()) if context.runs.index.asker(spelling)]
+    matches = spellings[:1] or _matching(text, context.runs.index.questions())
+    if len(matches) > 1:
+        raise _ambiguous(text, "questions", matches)
+    asker = context.runs.index.asker(matches[0]) if matches else None
+    if asker and context.runs.exists(asker):
+        return Target(asker, matches[0])
+    return _in_active_runs(context, text)
+
+
+def _in_active_runs(context: Context, text: str) -> Target | None:
+    """A question that another program asked has no entry before our next change of its run."""
+    found: list[Target] = []
+    for run_id in context.runs.index.active():
+        with suppress(SubagentError):
+            known = context.runs.read(run_id, context.clock.now()).questions
+            found += [Target(run_id, match) for match in ([text] if text in known else _matching(text, known))]
+    if len(found) > 1:
+        raise _ambiguous(text, "questions", [target.message_id or "" for target in found])
+    return found[0] if found else None
+
+
+def _matching(text: str, uuids: Iterable[str]) -> list[str]:
+    part = ids.digits(text)
+    return [uuid for uuid in uuids if ids.names(part, uuid)] if part else []
+
+
+def _no_message(text: str) -> NotFound:
+    return NotFound(
+        f"Message with ID {text[:64]} not found",
+        code="message_not_found",
+        hint="subagent pending shows what waits for an answer",
+    )
+
+
+def _ambiguous(text: str, what: str, matches: Sequence[str]) -> InvalidInput:
+    return InvalidInput(
+        f"{text[:40]!r} names several: {what}", code="ambiguous", hint="type more of it", candidates=matches[:10]
+    )
+
+
+def _similar(context: Context, text: str) -> Sequence[str]:
+    from difflib import get_close_matches
+
+    known = [*context.runs.index.names(), *map(ids.short, context.runs.all()[:_SCANNED])]
+    return get_close_matches(text, known, n=3)

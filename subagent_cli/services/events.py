@@ -1,0 +1,103 @@
+"""What happened: the journals of the runs as one stream of events."""
+
+import os
+from collections.abc import Iterator
+
+from subagent_cli.core.errors import InvalidInput, NotFound, SubagentError
+from subagent_cli.services import addresses
+from subagent_cli.services.context import Context, Payload
+from subagent_cli.store.watch import Watch
+
+_OF_THE_FILE = ("crc", "meta", "clock")
+
+
+def read(context: Context, run: str | None = None, after: int = 0) -> tuple[list[Payload], list[SubagentError]]:
+    """The events of one run behind number `after`, or those of all runs in the order in which they happened; and
+    what could not be read."""
+    if run is not None:
+        return _of(context, addresses.run(context, run), after), []
+    if after:
+        raise InvalidInput("--after counts the events of one run: name it", code="usage")
+    context.must_be_there()
+    faults: list[SubagentError] = []
+    return _in_order(_of_all(context, dict.fromkeys(context.runs.all(), 0), faults)), faults
+
+
+def follow(context: Context, run: str | None = None, after: int = 0) -> Iterator[Payload]:
+    """The same, and then every event as it comes: of one run until it is over, of all runs without end."""
+    run_id = addresses.run(context, run) if run is not None else None
+    if run_id is None and after:
+        raise InvalidInput("--after counts the events of one run: name it", code="usage")
+    context.must_be_there()
+    return _follow_one(context, run_id, after) if run_id is not None else _follow_all(context)
+
+
+def _follow_one(context: Context, run_id: str, after: int) -> Iterator[Payload]:
+    with Watch([context.runs.layout.run(run_id)]) as watch:
+        while True:
+            over = not context.runs.read(run_id, context.clock.now()).active
+            for event in _of(context, run_id, after):
+                after = event["seq"]
+                yield event
+            if over:
+                return
+            watch.wait(None)
+
+
+def _follow_all(context: Context) -> Iterator[Payload]:
+    layout = context.runs.layout
+    told: dict[str, int] = {}
+    watched: set[str] = set()
+    stamp = 0
+    with Watch() as watch:
+        while True:
+            watch.await_folder(layout.root)
+            # Names are only read again when one of them has changed.
+            stamp, earlier = _stamp(layout.root), stamp
+            new = {run_id: 0 for run_id in context.runs.all() if run_id not in told} if stamp != earlier else {}
+            for run_id in {*new, *context.runs.index.active()} if told else context.runs.index.active():
+                watch.add(layout.run(run_id))
+                watched.add(run_id)
+            told |= new
+            for event in _in_order(_of_all(context, {**new, **{known: told.get(known, 0) for known in watched}}, [])):
+                told[event["runId"]] = event["seq"]
+                yield event
+            watch.wait(None)
+
+
+def _stamp(root: str) -> int:
+    try:
+        return os.stat(root).st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
+def _of_all(context: Context, after: dict[str, int], faults: list[SubagentError]) -> list[Payload]:
+    events: list[Payload] = []
+    for run_id, seq in after.items():
+        try:
+            events += _of(context, run_id, seq)
+        except NotFound:
+            continue
+        except SubagentError as error:
+            faults.append(error)
+    return events
+
+
+def _of(context: Context, run_id: str, after: int) -> list[Payload]:
+    return [
+        {"runId": run_id, **{key: value for key, value in record.items() if key not in _OF_THE_FILE}}
+        for record in context.runs.records(run_id, after)
+    ]
+
+
+def _in_order(events: list[Payload]) -> list[Payload]:
+    """By time, but each run's in the order of its journal, whatever its clock said."""
+    latest: dict[str, str] = {}
+
+    def when(event: Payload) -> str:
+        latest[event["runId"]] = max(latest.get(event["runId"], ""), event["at"])
+        return latest[event["runId"]]
+
+    timed = [(when(event), event["runId"], event["seq"], event) for event in events]
+    return [event for *_, event in sorted(timed, key=lambda item: item[:3])]

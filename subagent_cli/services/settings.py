@@ -1,0 +1,195 @@
+"""Settings, and where each came from. The only module that reads the environment.
+
+In this order: an option, an environment variable, the project's `subagent.toml` (here or in a folder above), the
+user's `config.toml`, the default.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from subagent_cli.core.errors import InvalidInput
+from subagent_cli.core.moment import duration, spelled
+
+PROJECT_FILE = "subagent.toml"
+
+
+class Setting(NamedTuple):
+    name: str
+    parse: Callable[[str], Any]
+    default: Any
+    help: str
+    show: Callable[[Any], str] = str
+
+    @property
+    def variable(self) -> str:
+        return f"SUBAGENT_{self.name.upper()}"
+
+
+class Found(NamedTuple):
+    value: Any
+    source: str
+
+
+class Caller(NamedTuple):
+    """Who calls, as far as the environment says: the run it names, and the token that proves it."""
+
+    run_id: str | None = None
+    token: str | None = None
+
+
+def _folder(text: str) -> str:
+    if not text or "\0" in text:
+        raise InvalidInput("the runs directory has no name")
+    return os.path.abspath(os.path.expanduser(text))
+
+
+def _output(text: str) -> str:
+    if text not in ("text", "json"):
+        raise InvalidInput(f"not an output form: {text[:40]!r}", candidates=("text", "json"))
+    return text
+
+
+def _size(text: str) -> int:
+    if not text.isdecimal() or not 0 < len(text) < 16 or int(text) < 1:
+        raise InvalidInput(f"not a number of bytes: {text[:40]!r}")
+    return int(text)
+
+
+SETTINGS = (
+    Setting("runs_dir", _folder, None, "where the runs lie"),
+    Setting("output", _output, "text", "text or json"),
+    Setting("lock_timeout", duration, 10_000, "how long to wait for a busy run", spelled),
+    Setting("question_ttl", duration, 86_400_000, "the age at which an unanswered question expires", spelled),
+    Setting("answer_timeout", duration, 300_000, "how long to wait for an answer or a question", spelled),
+    Setting("max_text", _size, 1_048_576, "the longest question, answer, note or summary, in bytes"),
+)
+BY_NAME = {setting.name: setting for setting in SETTINGS}
+
+
+def load(options: Mapping[str, str | None]) -> dict[str, Found]:
+    """Every setting, with its source."""
+    environment = os.environ
+    files = _files(environment)
+    found: dict[str, Found] = {}
+    for setting in SETTINGS:
+        given = options.get(setting.name)
+        variable = environment.get(setting.variable)
+        if given is not None:
+            found[setting.name] = Found(_parsed(setting, given, "option"), "option")
+        elif variable:
+            found[setting.name] = Found(_parsed(setting, variable, setting.variable), setting.variable)
+        else:
+            for path, table in files:
+                if setting.name in table:
+                    found[setting.name] = Found(_parsed(setting, _in_file(setting, table, path), path), path)
+                    break
+            else:
+                found[setting.name] = Found(setting.default, "default")
+    if found["runs_dir"].value is None:
+        found["runs_dir"] = _default_runs_dir(environment)
+    return found
+
+
+def wants_json() -> bool:
+    """Whether the whole session asks for JSON, for errors that come before the settings are known."""
+    try:
+        return bool(load({})["output"].value == "json")
+    except InvalidInput:
+        return os.environ.get("SUBAGENT_OUTPUT") == "json"
+
+
+def wants_debug() -> bool:
+    return bool(os.environ.get("SUBAGENT_DEBUG"))
+
+
+def caller() -> Caller:
+    return Caller(os.environ.get("SUBAGENT_RUN_ID") or None, os.environ.get("SUBAGENT_TOKEN") or None)
+
+
+def is_ours(folder: str) -> bool:
+    """Whether a folder called `runs` is a runs directory, and not that of some other program."""
+    if os.path.isdir(os.path.join(folder, ".index")):
+        return True
+    try:
+        names = set(os.listdir(folder))
+    except OSError:
+        return False
+    return names <= {"README.md", ".gitignore", ".gitkeep"}
+
+
+def _parsed(setting: Setting, text: str, source: str) -> Any:
+    try:
+        return setting.parse(text)
+    except InvalidInput as error:
+        raise InvalidInput(
+            f"{setting.name} ({source}): {error.message}",
+            code="invalid_setting",
+            hint=error.hint,
+            candidates=error.candidates,
+        ) from error
+
+
+def _in_file(setting: Setting, table: Mapping[str, Any], path: str) -> str:
+    """A value of a file as the text that an option would be; a folder counts from where the file lies."""
+    value = table[setting.name]
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise InvalidInput(f"{path}: a setting is a text or a number, not {str(value)[:40]!r}", code="invalid_setting")
+    if setting.parse is _folder:
+        return os.path.join(os.path.dirname(path), os.path.expanduser(str(value)))
+    return str(value)
+
+
+def _upwards() -> list[str]:
+    """This folder and those above it."""
+    try:
+        folder = os.getcwd()
+    except OSError:
+        return []
+    folders = [folder]
+    while (above := os.path.dirname(folder)) != folder:
+        folder = above
+        folders.append(folder)
+    return folders
+
+
+def _home(environment: Mapping[str, str], variable: str, *fallback: str) -> str:
+    """A folder of the user's, by the conventions of the desktop."""
+    base = environment.get(variable)
+    return os.path.join(base if base else os.path.join(os.path.expanduser("~"), *fallback), "subagent")
+
+
+def _default_runs_dir(environment: Mapping[str, str]) -> Found:
+    for folder in _upwards():
+        candidate = os.path.join(folder, "runs")
+        if is_ours(candidate):
+            return Found(candidate, "found here" if folder == os.getcwd() else "found above")
+    return Found(os.path.join(_home(environment, "XDG_STATE_HOME", ".local", "state"), "runs"), "default")
+
+
+def _files(environment: Mapping[str, str]) -> list[tuple[str, Mapping[str, Any]]]:
+    paths = [os.path.join(folder, PROJECT_FILE) for folder in _upwards()]
+    paths = [path for path in paths if os.path.isfile(path)][:1]
+    named = environment.get("SUBAGENT_CONFIG")
+    if named and not os.path.isfile(named):
+        raise InvalidInput(f"SUBAGENT_CONFIG names a file that is not there: {named}", code="invalid_setting")
+    user = named or os.path.join(_home(environment, "XDG_CONFIG_HOME", ".config"), "config.toml")
+    if os.path.isfile(user):
+        paths.append(user)
+    return [(path, _table(path)) for path in paths]
+
+
+def _table(path: str) -> Mapping[str, Any]:
+    import tomllib
+
+    try:
+        with open(path, "rb") as file:
+            table = tomllib.load(file)
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"{path} cannot be read: {error}", code="invalid_setting") from error
+    for name in table:
+        if name not in BY_NAME:
+            raise InvalidInput(
+                f"{path}: unknown setting {name[:40]!r}", code="invalid_setting", candidates=tuple(BY_NAME)
+            )
+    return table

@@ -1,0 +1,52 @@
+"""The sweep: writes down what time has brought about, and tidies up behind crashes and other programs.
+
+Safe beside any number of other processes and of itself, and cheap however many runs have ended: it reads the active
+runs alone, and takes a lock only where there is something to write. A damaged run is reported and stops nobody else.
+"""
+
+from subagent_cli.core.command import Settle
+from subagent_cli.core.errors import SubagentError
+from subagent_cli.core.event import Event, Expired, Replied
+from subagent_cli.services.context import Context, Payload
+from subagent_cli.store import removal
+from subagent_cli.store.reconcile import reconcile
+
+
+def sweep(
+    context: Context, *, max_age: int | None = None, dry_run: bool = False
+) -> tuple[Payload, list[SubagentError]]:
+    """What was (or, in a dry run, would be) done, and what could not be looked at."""
+    context.must_be_there()
+    runs = context.runs if max_age is None else context.runs.aged(max_age)
+    now = context.clock.now
+    healed = reconcile(runs, lambda run_id: runs.read(run_id, now()), dry_run=dry_run)
+    faults = list(healed.faults)
+    events: list[Event] = []
+    active = runs.index.active()
+    # In a dry run those that would be entered have no entry yet.
+    for run_id in sorted({*active, *healed.entered}):
+        try:
+            late, left = runs.unsettled(run_id, now())
+            if (late or left) and not dry_run:
+                late = runs.change(run_id, Settle(), now).late
+        except SubagentError as error:
+            if runs.exists(run_id) and error.message not in [fault.message for fault in faults]:
+                faults.append(error)
+            continue
+        events += late
+    emptied = removal.empty_trash(runs.layout) if healed.trash and not dry_run else []
+    removed = [*healed.removed, *emptied]
+    expired = [event.message_id for event in events if isinstance(event, Expired)]
+    defaulted = [event.message_id for event in events if isinstance(event, Replied)]
+    return {
+        "scanned": len(active),
+        "expired": len(expired),
+        "defaulted": len(defaulted),
+        "timedOut": 0,
+        "lost": 0,
+        "errors": [fault.message for fault in faults],
+        "messages": expired + defaulted,
+        "entered": healed.entered,
+        "removed": removed,
+        "dryRun": dry_run,
+    }, faults

@@ -1,0 +1,1 @@
+"""Where a run lies and how a change gets there whole."""

@@ -1,0 +1,155 @@
+"""Bytes that get to disk whole or not at all: the only module that writes, syncs and renames.
+
+What readers may see: a replaced file is the old one or the new one; an appended file is a prefix of what was
+appended, and a new run is there or not. What a crash leaves: a temporary file, a torn last line, an unrenamed folder;
+never a half-written file under its own name.
+"""
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from subagent_cli.core.errors import Failed
+from subagent_cli.store.layout import TEMPORARY
+
+_FILE, _FOLDER = 0o600, 0o700
+_datasync = getattr(os, "fdatasync", os.fsync)
+_HINTS = {
+    errno.ENOSPC: "the disk is full: free some space, then try again",
+    errno.EDQUOT: "the disk quota is used up: free some space, then try again",
+    errno.EROFS: "the file system is read-only: choose another place with --runs-dir",
+    errno.EACCES: "no permission there: choose another place with --runs-dir",
+    errno.EPERM: "no permission there: choose another place with --runs-dir",
+    errno.EMFILE: "too many open files: raise the limit (ulimit -n) or try again",
+    errno.ENOTDIR: "a file stands where a folder is needed: choose another place with --runs-dir",
+    errno.ENOENT: "it cannot be made there: choose another place with --runs-dir",
+    errno.ENAMETOOLONG: "the name is too long: choose another place with --runs-dir",
+    errno.ELOOP: "its links lead in a circle: choose another place with --runs-dir",
+    errno.EEXIST: "a file stands where a folder is needed: choose another place with --runs-dir",
+}
+
+
+@contextmanager
+def io(doing: str) -> Iterator[None]:
+    """Turns what the system refuses into one clear sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise failed(doing, error) from error
+
+
+def failed(doing: str, error: OSError) -> Failed:
+    reason = error.strerror or str(error)
+    where = f": {error.filename}" if error.filename else ""
+    return Failed(
+        f"could not {doing}: {reason}{where}",
+        code={errno.ENOSPC: "disk_full", errno.EDQUOT: "disk_full"}.get(error.errno or 0, "io_error"),
+        hint=_HINTS.get(error.errno or 0),
+    )
+
+
+def make_folders(path: str) -> None:
+    """A folder and those above it that are missing, all of them the user's alone."""
+    if os.path.isdir(path):
+        return
+    above = os.path.dirname(path)
+    if above != path:
+        make_folders(above)
+    try:
+        os.mkdir(path, _FOLDER)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise
+
+
+def sync_folder(path: str) -> None:
+    """Makes the names in a folder last."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def commit(fd: int) -> None:
+    """Makes what was written to this file last. A failure is final: what is on disk is then unknown."""
+    _datasync(fd)
+
+
+def create(path: str, data: bytes, *, lasting: bool = True) -> None:
+    """A new file; fails where one is."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE)
+    try:
+        write_all(fd, data)
+        if lasting:
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def replace(path: str, data: bytes) -> None:
+    """Puts the bytes where the name points to, through links. The caller holds the lock of what it replaces.
+
+    Without a sync: a power cut may lose the new bytes, so this is only for what can be rebuilt.
+    """
+    target = os.path.realpath(path) if os.path.islink(path) else path
+    temporary = f"{target}.{os.getpid()}{TEMPORARY}"
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, _FILE)
+    try:
+        try:
+            write_all(fd, data)
+        finally:
+            os.close(fd)
+        os.replace(temporary, target)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def append(path: str, data: bytes) -> None:
+    """Bytes at the end of a file, in one write as far as the system allows."""
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _FILE)
+    try:
+        write_all(fd, data)
+    finally:
+        os.close(fd)
+
+
+def mark(path: str, data: bytes = b"") -> None:
+    """A small file of the index: made if it is missing, mended if a crash left it empty."""
+    try:
+        if os.stat(path).st_size or not data:
+            return
+    except FileNotFoundError:
+        make_folders(os.path.dirname(path))
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, _FILE)
+    try:
+        write_all(fd, data)
+    finally:
+        os.close(fd)
+
+
+def unmark(path: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def appear(prepared: str, path: str) -> None:
+    """A prepared folder under its own name."""
+    os.rename(prepared, path)
+
+
+def discard(folder: str) -> None:
+    """Removes a prepared folder that did not come to anything."""
+    with suppress(OSError):
+        for name in os.listdir(folder):
+            os.unlink(os.path.join(folder, name))
+        os.rmdir(folder)

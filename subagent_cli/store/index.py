@@ -1,0 +1,94 @@
+"""The index: look-ups as tiny files, so that no verb has to read what is long finished.
+
+Every entry is derived and may outlive what it names: entries are made before the fact they stand for and removed
+after it, so a crash leaves too many, never too few. Readers check what an entry says before they believe it.
+"""
+
+import os
+from collections.abc import Sequence
+
+from subagent_cli.core.event import Asked, Event
+from subagent_cli.core.ids import is_label, is_uuid
+from subagent_cli.core.run import Run
+from subagent_cli.store import atomic
+from subagent_cli.store.layout import Layout
+
+
+class Index:
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+
+    def active(self) -> list[str]:
+        """Runs that may be unfinished or have a question waiting, oldest first."""
+        return sorted(filter(is_uuid, _names(self._layout.active)))
+
+    def asker(self, message_id: str) -> str | None:
+        """Which run asked this question."""
+        if not is_label(message_id):
+            return None
+        return _content(self._layout.question_mark(message_id))
+
+    def questions(self) -> list[str]:
+        return _names(self._layout.questions)
+
+    def named(self, name: str) -> list[str]:
+        """Runs of that name, newest first."""
+        return sorted(filter(is_uuid, _names(self._layout.name_marks(name))), reverse=True)
+
+    def names(self) -> list[str]:
+        """Names that a run has."""
+        return [name for name in _names(self._layout.names) if _names(self._layout.name_marks(name))]
+
+    def children(self, parent_id: str) -> list[str]:
+        """Runs that this run made, oldest first."""
+        return sorted(filter(is_uuid, _names(self._layout.child_marks(parent_id)))) if is_uuid(parent_id) else []
+
+    def keyed(self, digest: str) -> str | None:
+        """The run that was created under this idempotency key."""
+        return _content(self._layout.key_mark(digest))
+
+    def enter(self, run_id: str, *, name: str | None, parent_id: str | None, key_digest: str | None) -> None:
+        """Before a run appears."""
+        atomic.mark(self._layout.active_mark(run_id))
+        if name:
+            atomic.mark(self._layout.name_mark(name, run_id))
+        if parent_id:
+            atomic.mark(self._layout.child_mark(parent_id, run_id))
+        if key_digest:
+            # An entry that a crash left behind names a run that never appeared.
+            atomic.unmark(self._layout.key_mark(key_digest))
+            atomic.mark(self._layout.key_mark(key_digest), run_id.encode())
+        atomic.sync_folder(self._layout.active)
+
+    def before(self, run_id: str, after: Run, events: Sequence[Event]) -> None:
+        """Before the events are committed."""
+        if after.active:
+            atomic.mark(self._layout.active_mark(run_id))
+        for event in events:
+            if isinstance(event, Asked) and is_label(event.message_id):
+                atomic.mark(self._layout.question_mark(event.message_id), run_id.encode())
+
+    def after(self, run_id: str, after: Run) -> None:
+        """After the change is visible."""
+        if not after.active:
+            atomic.unmark(self._layout.active_mark(run_id))
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise atomic.failed("read the index", error) from error
+
+
+def _content(path: str) -> str | None:
+    try:
+        with open(path, "rb") as file:
+            run_id = file.read(64).decode("utf-8", "replace").strip()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None
+    except OSError as error:
+        raise atomic.failed("read the index", error) from error
+    return run_id if is_uuid(run_id) else None

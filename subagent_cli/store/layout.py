@@ -1,0 +1,77 @@
+"""Where everything lies: the only module that spells a path."""
+
+import os.path
+
+TEMPORARY = ".tmp"
+NEW_RUN = ".new-"
+TRASH = ".trash-"
+
+
+class Layout:
+    """The paths below one runs directory."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.index = os.path.join(root, ".index")
+        self.locks = os.path.join(root, ".locks")
+        self.readme = os.path.join(root, "README.md")
+        self.active = os.path.join(self.index, "active")
+        self.questions = os.path.join(self.index, "questions")
+        self.names = os.path.join(self.index, "names")
+        self.children = os.path.join(self.index, "children")
+        self.keys = os.path.join(self.index, "keys")
+        self.seen = os.path.join(self.index, "seen")
+        self.now = os.path.join(root, ".now")
+
+    def run(self, run_id: str) -> str:
+        return os.path.join(self.root, run_id)
+
+    def new_run(self, run_id: str) -> str:
+        """Where a run is prepared before it appears."""
+        return os.path.join(self.root, NEW_RUN + run_id)
+
+    def trash(self, run_id: str) -> str:
+        """Where a run lies while it is being deleted."""
+        return os.path.join(self.root, TRASH + run_id)
+
+    def meta(self, run_id: str) -> str:
+        return os.path.join(self.root, run_id, ".meta.json")
+
+    def journal(self, run_id: str) -> str:
+        return os.path.join(self.root, run_id, "journal.jsonl")
+
+    def spec(self, run_id: str) -> str:
+        return os.path.join(self.root, run_id, "run.json")
+
+    def prompt(self, run_id: str) -> str:
+        return os.path.join(self.root, run_id, "prompt.md")
+
+    def log(self, run_id: str) -> str:
+        return os.path.join(self.root, run_id, "log")
+
+    def quarantine(self, run_id: str) -> str:
+        return os.path.join(self.root, run_id, "quarantine")
+
+    def lock(self, name: str) -> str:
+        return os.path.join(self.locks, f"{name}.lock")
+
+    def active_mark(self, run_id: str) -> str:
+        return os.path.join(self.active, run_id)
+
+    def question_mark(self, message_id: str) -> str:
+        return os.path.join(self.questions, message_id)
+
+    def child_marks(self, parent_id: str) -> str:
+        return os.path.join(self.children, parent_id)
+
+    def child_mark(self, parent_id: str, run_id: str) -> str:
+        return os.path.join(self.children, parent_id, run_id)
+
+    def name_marks(self, name: str) -> str:
+        return os.path.join(self.names, name)
+
+    def name_mark(self, name: str, run_id: str) -> str:
+        return os.path.join(self.name_marks(name), run_id)
+
+    def key_mark(self, digest: str) -> str:
+        return os.path.join(self.keys, digest)

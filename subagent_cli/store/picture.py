@@ -1,0 +1,88 @@
+"""Reading `.meta.json`, which anybody may be writing.
+
+A half-written file is read again for a moment; a whole document with the tail of an older one behind it is read as
+that document. What stays unreadable is left as it is, and so is a link that leads out of the runs directory.
+"""
+
+import errno
+import os
+import time
+
+from subagent_cli.core.document import Document
+from subagent_cli.core.errors import Damaged, SubagentError
+from subagent_cli.store import atomic, codec, journal
+from subagent_cli.store.layout import Layout
+
+# A writer that truncates in place leaves an empty or half file for a moment: 1.3 times the last wait, 0.25 s in all.
+_RETRIES = tuple(0.001 * 1.3**turn for turn in range(16))
+
+
+class Pictures:
+    """The pictures of the runs below one directory."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+
+    def read(self, run_id: str) -> bytes | None:
+        """The bytes of `.meta.json`; None where there is no such file."""
+        path = self._layout.meta(run_id)
+        try:
+            with open(path, "rb") as file:
+                picture = file.read()
+        except FileNotFoundError:
+            if os.path.lexists(path):
+                raise self.unreadable(run_id, "it is a link to nothing") from None
+            return None
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.EISDIR):
+                raise self.unreadable(run_id, error.strerror or "") from error
+            raise atomic.failed(f"read the meta file of run {run_id}", error) from error
+        if not self.inside(path):
+            raise self.unreadable(run_id, "it is a link that leads out of the runs directory")
+        return picture
+
+    def inside(self, path: str) -> bool:
+        """Whether a path stays in the runs directory, whatever links there are."""
+        if not os.path.islink(path):
+            return True
+        root = os.path.realpath(self._layout.root)
+        return os.path.commonpath((root, os.path.realpath(path))) == root
+
+    def foreign(self, run_id: str, picture: bytes | None, folded: journal.Folded) -> Document | None:
+        """The document, if somebody else has written it since we last did."""
+        if picture is None:
+            if folded.empty:
+                raise self.unreadable(run_id, "the run has neither a journal nor a .meta.json")
+            return None
+        if not folded.empty and journal.digest(picture) in folded.pictures:
+            return None
+        return self._document(run_id, picture)
+
+    def _document(self, run_id: str, picture: bytes) -> Document:
+        """The document that the bytes spell, or will spell when a writer that truncates in place is done."""
+        for pause in _RETRIES:
+            try:
+                return self._object(run_id, codec.load(picture))
+            except ValueError:
+                time.sleep(pause)
+            again = self.read(run_id)
+            if again is None:
+                break
+            picture = again
+        try:
+            return self._object(run_id, codec.load_prefix(picture))
+        except ValueError as error:
+            reason = "the file is empty" if not picture.strip() else f"it is not valid JSON ({error})"
+            raise self.unreadable(run_id, reason) from error
+
+    def _object(self, run_id: str, found: object) -> Document:
+        if not isinstance(found, dict):
+            raise self.unreadable(run_id, "it does not match the schema: an object is expected")
+        return found
+
+    def unreadable(self, run_id: str, reason: str) -> SubagentError:
+        path = self._layout.meta(run_id)
+        hint = "the file was left as it is"
+        if os.path.exists(self._layout.journal(run_id)):
+            hint += f"; the journal holds the run: `subagent doctor {run_id} --fix` writes {path} anew"
+        return Damaged(f"Could not read meta file of run {run_id}: {reason}", code="damaged_meta", hint=hint)

@@ -1,0 +1,321 @@
+"""The run store: how a run comes to be, is read, and changes. There is one sequence for every change.
+
+Lock, fold the journal, absorb what others wrote into `.meta.json`, let the core decide, append the events durably
+(this is the commit), replace `.meta.json`. Index entries are made before the commit and removed after it. Before the
+commit a failure changes nothing; after it a failure is a warning, since the journal holds the change and the next
+writer mends the rest. Readers take no lock and write nothing: the picture first, then the journal, so that a newer
+write of our own never looks like somebody else's.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
+
+from subagent_cli.core.command import Command, Settle
+from subagent_cli.core.document import Document
+from subagent_cli.core.errors import Damaged, Failed, RunNotFound
+from subagent_cli.core.event import Created, Event, Record
+from subagent_cli.core.evolution import fold
+from subagent_cli.core.ids import is_uuid, names
+from subagent_cli.core.moment import Moment
+from subagent_cli.core.projection import project
+from subagent_cli.core.run import REPLIED, WAITING, Run
+from subagent_cli.core.transition import decide, due
+from subagent_cli.store import atomic, codec, journal
+from subagent_cli.store.index import Index
+from subagent_cli.store.layout import TEMPORARY, Layout
+from subagent_cli.store.picture import Pictures
+
+Spec = dict[str, Any]
+
+_FOLDED_KEPT = 1000
+
+
+class Change(NamedTuple):
+    """What a change found, what it made of it, and what went wrong after it was safe.
+
+    `late` is what the passing of time had brought about before it; `before` already includes that.
+    """
+
+    before: Run
+    after: Run
+    events: Sequence[Event]
+    late: Sequence[Event] = ()
+    warnings: Sequence[str] = ()
+
+
+def reached(point: str) -> None:
+    """Names the points of the change sequence. Tests put something here that kills the process."""
+
+
+class Runs:
+    """The runs below one directory. `ttl` is the age in milliseconds beyond which a question expires."""
+
+    def __init__(self, root: str, *, lock_timeout: float = 10.0, ttl: int = 86_400_000) -> None:
+        self.layout = Layout(root)
+        self.index = Index(self.layout)
+        self._pictures = Pictures(self.layout)
+        self._lock_timeout = lock_timeout
+        self._ttl = ttl
+        self._folded: dict[str, journal.Folded] = {}
+
+    def aged(self, ttl: int) -> "Runs":
+        """The same runs with another age at which questions expire."""
+        return Runs(self.layout.root, lock_timeout=self._lock_timeout, ttl=ttl)
+
+    def exists(self, run_id: str) -> bool:
+        """Whether there is such a run, and not a link that leads elsewhere."""
+        path = self.layout.run(run_id)
+        return is_uuid(run_id) and os.path.isdir(path) and self._pictures.inside(path)
+
+    def all(self) -> list[str]:
+        """Every run there is, newest first, by their names alone."""
+        return sorted(filter(is_uuid, self._entries()), reverse=True)
+
+    def matching(self, digits: str) -> list[str]:
+        """The runs whose ids begin or end with these digits."""
+        return [name for name in self._entries() if names(digits, name) and is_uuid(name)]
+
+    def create(self, spec: Spec, prompt: str, phase: str, now: Moment, key_digest: str | None = None) -> Run:
+        """A new run, which appears whole or not at all."""
+        run_id: str = spec["runId"]
+        command = " ".join(spec["argv"] or [spec["agentName"]])
+        event = Created(now, run_id, spec["agentName"], command, phase)
+        run = fold(Run(run_id), (event,))
+        picture = codec.document(project(run))
+        lines = journal.lines(0, [(event, None)], journal.digest(picture))
+        prepared = self.layout.new_run(run_id)
+        with atomic.io("create the run"):
+            self._make_root()
+            try:
+                os.mkdir(prepared, 0o700)
+                for path, data in (
+                    (self.layout.spec(run_id), codec.document(spec)),
+                    (self.layout.prompt(run_id), codec.encoded(prompt)),
+                    (self.layout.journal(run_id), lines),
+                    (self.layout.meta(run_id), picture),
+                    (self.layout.log(run_id), b""),
+                ):
+                    atomic.create(os.path.join(prepared, os.path.basename(path)), data)
+                atomic.sync_folder(prepared)
+                reached("prepared")
+                self.index.enter(run_id, name=spec["name"], parent_id=spec["parentId"], key_digest=key_digest)
+                reached("entered")
+                atomic.appear(prepared, self.layout.run(run_id))
+            except OSError:
+                atomic.discard(prepared)
+                raise
+        reached("appeared")
+        with journal.confirmed():
+            atomic.sync_folder(self.layout.root)
+        return run
+
+    def keyed(self, key_digest: str, create: Callable[[], Run]) -> Run:
+        """The run that was created under this key, or a new one: one run a key, however many ask at once."""
+        from subagent_cli.store.lock import held
+
+        with held(self.layout.lock(f"key-{key_digest}"), self._lock_timeout, "the key"):
+            known = self.index.keyed(key_digest)
+            if known and self.exists(known):
+                return self._fold(known).run
+            return create()
+
+    def spec(self, run_id: str) -> Spec:
+        """What was asked of the run; empty for a run that another program made."""
+        path = self.layout.spec(run_id)
+        if not self._pictures.inside(path):
+            raise Damaged(f"run.json of run {run_id} is a link that leads out of the runs directory")
+        try:
+            with open(path, "rb") as file:
+                found = codec.load(file.read())
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise atomic.failed(f"read run.json of run {run_id}", error) from error
+        except ValueError as error:
+            raise Damaged(f"could not read run.json of run {run_id}: {error}") from error
+        return found if isinstance(found, dict) else {}
+
+    def read(self, run_id: str, now: Moment) -> Run:
+        """The run as it stands, without a lock and without a trace."""
+        run, _ = self._look(run_id, now)
+        return fold(run, due(run, now, self._ttl))
+
+    def unsettled(self, run_id: str, now: Moment) -> tuple[Sequence[Event], bool]:
+        """What the passing of time has brought about and nobody has written down yet, and whether anything else is
+        left to do: another program's write, an entry too many, a temporary file."""
+        run, foreign = self._look(run_id, now)
+        with atomic.io(f"look into run {run_id}"):
+            left = foreign or not run.active or bool(self._temporary(run_id))
+        return due(run, now, self._ttl), left
+
+    def records(self, run_id: str, after: int = 0) -> list[Record]:
+        """The journal's committed lines behind line number `after`."""
+        if not self.exists(run_id):
+            raise RunNotFound(run_id)
+        if self._fold(run_id).seq <= after:
+            return []
+        try:
+            with open(self.layout.journal(run_id), "rb") as file:
+                return journal.committed(file.read())[0][after:]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise atomic.failed(f"read the journal of run {run_id}", error) from error
+
+    @contextmanager
+    def locked(self, run_id: str) -> Iterator[None]:
+        """Holds the run's lock for the length of a with block; RunNotFound where the run is gone by then."""
+        from subagent_cli.store.lock import held
+
+        if not self.exists(run_id):
+            raise RunNotFound(run_id)
+        with ExitStack() as stack:
+            try:
+                folder = self.layout.run(run_id)
+                lock = held(self.layout.lock(run_id), self._lock_timeout, f"run {run_id}", queue=folder)
+                stack.enter_context(lock)
+            except Failed:
+                # The queue is at the run's folder, which somebody may have taken away meanwhile.
+                if self.exists(run_id):
+                    raise
+                raise RunNotFound(run_id) from None
+            if not self.exists(run_id):
+                raise RunNotFound(run_id)
+            yield
+
+    def change(self, run_id: str, command: Command, now: Callable[[], Moment]) -> Change:
+        """The one way in which a run changes. A refusal, or a failure before the commit, changes nothing."""
+        with self.locked(run_id):
+            reached("locked")
+            at = now()
+            picture = self._pictures.read(run_id)
+            folded = self._fold(run_id)
+            document = self._pictures.foreign(run_id, picture, folded)
+            seen = self._absorbed(folded.run, document, at) if document is not None else ()
+            before = fold(folded.run, seen)
+            late = due(before, at, self._ttl)
+            before = fold(before, late)
+            reached("folded")
+            wanted = decide(before, command, at)
+            after = fold(before, wanted)
+            reached("decided")
+            events = [*seen, *late, *wanted]
+            new_picture = self._painted(after) if events or not folded.empty else picture
+            if events:
+                with atomic.io("enter the run into the index"):
+                    self.index.before(run_id, after, events)
+                reached("indexed")
+                origins = ["meta"] * len(seen) + [None] * (len(late) + len(wanted))
+                journal.append(
+                    self.layout.journal(run_id),
+                    folded,
+                    list(zip(events, origins, strict=True)),
+                    journal.digest(new_picture or b""),
+                    self.layout.quarantine(run_id),
+                )
+                reached("committed")
+            warnings = self._show(run_id, after, new_picture) if new_picture != picture else ()
+            if isinstance(command, Settle):
+                warnings = (*warnings, *self._tidy(run_id, after))
+        reached("released")
+        return Change(before, after, wanted, late, warnings)
+
+    def log(self, run_id: str, *texts: str, now: Moment) -> Sequence[str]:
+        """Lines of our own in the run's log; a log that cannot be written is a warning."""
+        # Later lines are moved in, so that a text cannot pose as stamped lines.
+        lines = "".join(f"[{now.iso}] {text}\n".replace("\n", "\n  ").removesuffix("  ") for text in texts)
+        path = self.layout.log(run_id)
+        if not self._pictures.inside(path):
+            return ("the log could not be written: it is a link that leads out of the runs directory",)
+        try:
+            atomic.append(path, codec.encoded(lines))
+        except OSError as error:
+            return (f"the log could not be written: {error.strerror}",)
+        return ()
+
+    def _entries(self) -> list[str]:
+        try:
+            return os.listdir(self.layout.root)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise atomic.failed("read the runs directory", error) from error
+
+    def _make_root(self) -> None:
+        if not os.path.isdir(self.layout.active):
+            from subagent_cli.store.welcome import WELCOME
+
+            atomic.make_folders(self.layout.active)
+            atomic.mark(self.layout.readme, WELCOME.encode())
+            atomic.sync_folder(self.layout.root)
+
+    def _show(self, run_id: str, run: Run, picture: bytes | None) -> Sequence[str]:
+        """Makes a committed change visible to those who read the picture."""
+        try:
+            atomic.replace(self.layout.meta(run_id), picture or b"")
+            reached("replaced")
+            self.index.after(run_id, run)
+        except OSError as error:
+            return (f"the change is safe in the journal, but .meta.json is not up to date: {error.strerror}",)
+        return ()
+
+    def _look(self, run_id: str, now: Moment) -> tuple[Run, bool]:
+        """The run as its files say, and whether another program has had a hand in it."""
+        if not self.exists(run_id):
+            raise RunNotFound(run_id)
+        picture = self._pictures.read(run_id)
+        folded = self._fold(run_id)
+        document = self._pictures.foreign(run_id, picture, folded)
+        if document is None:
+            return folded.run, False
+        return fold(folded.run, self._absorbed(folded.run, document, now))._replace(claim=_claim(document)), True
+
+    def _temporary(self, run_id: str) -> list[str]:
+        picture = os.path.basename(self.layout.meta(run_id)) + "."
+        names = os.listdir(self.layout.run(run_id))
+        return [name for name in names if name.startswith(picture) and name.endswith(TEMPORARY)]
+
+    def _tidy(self, run_id: str, run: Run) -> Sequence[str]:
+        """Removes what crashes left behind. Temporary files are made under the lock that is held now."""
+        try:
+            for name in self._temporary(run_id):
+                atomic.unmark(os.path.join(self.layout.run(run_id), name))
+            self.index.after(run_id, run)
+        except OSError as error:
+            return (f"run {run_id} could not be tidied: {error.strerror}",)
+        return ()
+
+    def _painted(self, run: Run) -> bytes:
+        try:
+            return codec.document(project(run))
+        except ValueError as error:
+            raise self._pictures.unreadable(run.id, str(error)) from error
+
+    def _fold(self, run_id: str) -> journal.Folded:
+        path = self.layout.journal(run_id)
+        if not self._pictures.inside(path):
+            raise Damaged(f"the journal of run {run_id} is a link that leads out of the runs directory")
+        try:
+            folded = journal.read(path, run_id, self._folded.get(run_id))
+        except OSError as error:
+            raise atomic.failed(f"read the journal of run {run_id}", error) from error
+        except Damaged as error:
+            raise Damaged(f"run {run_id}: {error.message}", code=error.code, hint=error.hint) from error
+        except (TypeError, ValueError, AttributeError) as error:
+            raise Damaged(f"run {run_id}: the journal holds an event that makes no sense: {error}") from error
+        if len(self._folded) >= _FOLDED_KEPT:
+            self._folded.clear()
+        self._folded[run_id] = folded
+        return folded
+
+    def _absorbed(self, run: Run, document: Document, now: Moment) -> Sequence[Event]:
+        from subagent_cli.core.absorption import absorb
+
+        return absorb(run, document, now)
+
+
+def _claim(document: Document) -> str | None:
+    status = document.get("status")
+    return status if status in (WAITING, REPLIED) else None

@@ -1,0 +1,1 @@
+"""Tests mirror the rooms of the package; `contract` ties them to requirements, `compat` to other programs."""
