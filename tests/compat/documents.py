@@ -1,9 +1,9 @@
 """Every `.meta.json` that a test leaves behind is checked by JavaScript, as another program would read it.
 
 Promise: after the last test each document below the session's temporary folder has the bytes that
-JSON.stringify writes and passes our strictest reading of the server's schema, or the session fails and names
-it. Left out are folders named `foreign` and folders that hold a file `.not-ours`: there tests put what others
-wrote or damaged.
+JSON.stringify writes, passes our strictest reading of the server's schema and can take the server's next
+question without a loss, or the session fails and names it. Left out are folders named `foreign` and folders
+that hold a file `.not-ours`: there tests put what others wrote or damaged.
 """
 
 import json

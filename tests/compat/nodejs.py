@@ -14,7 +14,8 @@ def missing() -> str:
     """What is not there, in a few words; empty when everything is."""
     if shutil.which("node") is None:
         return "no node"
-    if not os.path.isfile(os.path.join(MODULES, "zod", "package.json")):
+    packages = (("zod",), ("typescript",), ("@types", "node"))
+    if not all(os.path.isfile(os.path.join(MODULES, *package, "package.json")) for package in packages):
         return "no node modules"
     return ""
 

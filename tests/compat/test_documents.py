@@ -1,6 +1,7 @@
 """The check of documents finds what JavaScript would write differently and what the server would refuse."""
 
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -140,6 +141,41 @@ def test_bytes_that_javascript_would_not_write_are_found(tmp_path: Path, node: N
     found = problems(tmp_path, content)
     assert len(found) == 1
     assert part in found[0]
+
+
+# Stand-ins for the server's next question: the text of the document in, the text that it would write out.
+@pytest.mark.parametrize(
+    ("ask", "part"),
+    [
+        ("asked", None),
+        ("() => { throw new Error('no such status') }", "could not ask: no such status"),
+        ("() => '{'", "could not ask"),
+        ("(text) => text", "would not leave the messages whole"),
+        ("(...all) => changed(all, (d) => d.messages.shift())", "would not leave the messages whole"),
+        ("(...all) => changed(all, (d) => delete d.messages[0].answerContent)", "would not leave the messages whole"),
+        ("(...all) => changed(all, (d) => (d.messages[0].extra = 1))", "would not leave the messages whole"),
+        ("(...all) => changed(all, (d) => (d.status = 'running'))", "would leave status running"),
+        ("(...all) => changed(all, (d) => delete d.summary)", "would change other keys"),
+    ],
+)
+def test_a_document_that_the_servers_next_question_would_damage_is_found(
+    node: Node, ask: str, part: str | None
+) -> None:
+    code = f"""
+        import {{ problemAfterAsking }} from {json.dumps(Path(node("check-documents.mjs")[1]).as_uri())};
+        import {{ asked }} from {json.dumps(Path(node("server-double.mjs")[1]).as_uri())};
+        function changed(all, change) {{
+          const document = JSON.parse(asked(...all));
+          change(document);
+          return JSON.stringify(document);
+        }}
+        const text = {json.dumps(json.dumps(document(messages=[message(**REPLIED)])))};
+        console.log(JSON.stringify(problemAfterAsking(text, {ask})));
+    """
+    argv = [node("")[0], "--input-type=module", "-e", code]
+    done = subprocess.run(argv, capture_output=True, timeout=60, check=True)
+    found = json.loads(done.stdout)
+    assert found is None if part is None else part in found
 
 
 def test_a_lone_surrogate_passes_as_an_escape(tmp_path: Path, node: Node) -> None:

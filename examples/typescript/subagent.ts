@@ -1,0 +1,145 @@
+// The files that subagent keeps of a run. Generated: changes here get lost.
+
+/**
+ * One run of a sub-agent, as its `.meta.json` shows it. Every key may be left
+ * out.
+ */
+export interface MetaDocument {
+  /** Identifies the run; a UUID. */
+  runId?: string;
+  /** Which agent runs. */
+  agentName?: string;
+  /** The command line that was started, for people. */
+  command?: string;
+  /** When the run was made, e.g. 2025-01-31T12:00:00.000Z. */
+  startTime?: string;
+  /** Where the run stands. */
+  status?: RunStatus;
+  /** How the agent's process ended; null while it has not. */
+  exitCode?: number | null;
+  /** When the run ended; null while it has not. */
+  endTime?: string | null;
+  /**
+   * What came of the run, in words; null until somebody says so. Starts with
+   * the kind of failure in brackets where there is one, e.g. `[cancelled]`.
+   */
+  summary?: string | null;
+  /** The worker's questions, oldest first; left out until the first. */
+  messages?: MetaMessage[];
+  /** When a status or a summary was last reported. */
+  lastUpdated?: string;
+  [key: string]: unknown;
+}
+
+/**
+ * Where the question stands: unanswered, answered, answer fetched by the
+ * worker. The last word, `parent_acknowledged`, marks a question that expired
+ * without an answer.
+ */
+export type MessageStatus =
+  | "pending_parent_reply"
+  | "parent_replied"
+  | "acknowledged_by_subagent"
+  | "parent_acknowledged";
+
+/**
+ * One question of the worker to its parent and, once it is there, the answer.
+ */
+export interface MetaMessage {
+  /** Identifies the question; a UUID. */
+  messageId: string;
+  /** What the worker asks. */
+  questionContent: string;
+  /** When it was asked, e.g. 2025-01-31T12:00:00.000Z. */
+  questionTimestamp: string;
+  /**
+   * What the parent answered. Left out, never null, while there is no answer.
+   * Of an expired question it starts with `[expired]`.
+   */
+  answerContent?: string;
+  /** When it was answered or expired. Left out, never null, until then. */
+  answerTimestamp?: string;
+  /** Where the question stands. */
+  messageStatus: MessageStatus;
+  [key: string]: unknown;
+}
+
+/**
+ * Where the run stands. `completed` and `success` both mean that it ended well;
+ * `error` also covers cancelled, timed out and lost, which the head of
+ * `summary` tells apart.
+ */
+export type RunStatus =
+  | "pending"
+  | "running"
+  | "waiting_parent_reply"
+  | "parent_replied"
+  | "completed"
+  | "success"
+  | "error";
+
+/** What was asked of a run. Written once, when the run is made. */
+export interface RunSpec {
+  /** The version of this format. */
+  version: 1;
+  /** Identifies the run; a UUID. */
+  runId: string;
+  /** Which agent was asked for. */
+  agentName: string;
+  /** What the agent is to do, in words. */
+  task: string;
+  /**
+   * The command that is run, word by word; null where somebody else starts the
+   * process.
+   */
+  argv: string[] | null;
+  /** The directory the agent works in. */
+  cwd: string;
+  /** A name by which people call the run. */
+  name: string | null;
+  /** The run that started this one; null where a person did. */
+  parentId: string | null;
+  /** The fan-out this run belongs to. */
+  groupId: string | null;
+  /** How deep the run is nested: each agent that starts another adds one. */
+  depth: number;
+  /** How long the run may take; null for no limit. */
+  timeoutSeconds: number | null;
+  /** Hash of the run's token. The token itself is stored nowhere. */
+  tokenHash: string;
+  /** Free words by which runs can be found again. */
+  labels: Record<string, string>;
+  /** The idempotency key: asking again with the same key finds this run. */
+  key: string | null;
+  /** When the run was made, e.g. 2025-01-31T12:00:00.000Z. */
+  createdAt: string;
+  [key: string]: unknown;
+}
+
+/**
+ * One event in the life of a run: one line of its journal. Further keys depend
+ * on `type`.
+ */
+export interface JournalEntry {
+  /** The place of this event in the journal, from 1. */
+  seq: number;
+  /** When it happened, e.g. 2025-01-31T12:00:00.000Z. */
+  at: string;
+  /** The same moment on a clock that nobody can set, good within one boot. */
+  clock?: string;
+  /** What happened. */
+  type: string;
+  /**
+   * `meta` where another program wrote it into `.meta.json` and it was taken
+   * over.
+   */
+  origin?: string;
+  /**
+   * On the last event of a change: digest of the `.meta.json` that this change
+   * wrote.
+   */
+  meta?: string;
+  /** Checksum of the line in eight hexadecimal digits, lower case. */
+  crc: string;
+  [key: string]: unknown;
+}
