@@ -34,6 +34,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "clean": "Delete finished runs that are old.",
         "export": "Put runs into one file.",
         "import": "Take runs out of such a file.",
+        "link": "Let the TypeScript server see runs.",
     },
     "About subagent": {
         "config": "Show every setting and where it comes from.",

@@ -27,10 +27,16 @@ _FAILED_WORDS = {
 }
 
 
-def absorb(run: Run, document: Document, now: Moment) -> Sequence[Event]:
-    """The events that bring the run up to what the document says beyond it."""
+def absorb(run: Run, document: Document, now: Moment, *, late: bool = False) -> Sequence[Event]:
+    """The events that bring the run up to what the document says beyond it.
+
+    A late document was written on top of an older one: what it has for keys of others may be older than what we know.
+    """
     keys, odd = _keys(run, document)
     events, extras = _messages(run, document.get("messages"), odd, now)
+    if late:
+        keys = {key: value for key, value in keys.items() if key not in run.extras}
+        extras = {}
     events += _life(run, document, keys, now)
     odd = {key: value for key, value in odd.items() if _differs(run.odd, key, value)}
     if keys or extras or odd:

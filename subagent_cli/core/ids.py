@@ -28,6 +28,11 @@ def is_uuid(text: str) -> bool:
     )
 
 
+def is_timed(uuid: str) -> bool:
+    """Whether the id begins with a clock, as those of version 7 do."""
+    return uuid[14] == "7" and uuid[19] in "89abAB"
+
+
 def digits(text: str) -> str | None:
     """The hexadecimal digits of an id or of a part of one, or None where it is neither."""
     bare = text.replace("-", "").lower()

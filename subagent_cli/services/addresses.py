@@ -109,7 +109,7 @@ def _find_message(context: Context, text: str) -> Target | None:
 def _in_active_runs(context: Context, text: str) -> Target | None:
     """A question that another program asked has no entry before our next change of its run."""
     found: list[Target] = []
-    for run_id in context.runs.index.active():
+    for run_id in {*context.runs.index.active(), *context.runs.survey().flat}:
         with suppress(SubagentError):
             known = context.runs.read(run_id, context.clock.now()).questions
             found += [Target(run_id, match) for match in ([text] if text in known else _matching(text, known))]

@@ -21,7 +21,7 @@ from subagent_cli.store import archive, codec, journal
 from subagent_cli.store.admission import Arrival, admit
 from subagent_cli.store.archive import JOURNAL, META, SPEC, Archive
 from subagent_cli.store.lock import held
-from subagent_cli.store.runs import Spec
+from subagent_cli.store.reader import Spec
 
 _CHUNK = 1 << 18
 
@@ -78,9 +78,8 @@ class _Incoming:
             self.spec: Spec = codec.load(spec) if spec is not None else {}
             records = journal.committed(self.journal or b"")[0]
             self.events = list(zip(map(event, records), [line.get("origin") for line in records], strict=True))
-            pictures = {line["meta"] for line in records if "meta" in line}
             self.folded = fold(Run(run_id), (happened for happened, _ in self.events))
-            own = self.meta is None or (records and journal.digest(self.meta) in pictures)
+            own = self.meta is None or (records and journal.digest(self.meta) in journal.pictures(records))
             self.foreign: Document | None = None if own else _document(self.meta or b"")
             self.run = self._with_foreign(self.folded, self.foreign)
             sound = isinstance(self.spec, dict) and _sound(self.run) and bool(records or self.foreign is not None)
@@ -145,11 +144,9 @@ def _pack(
 
 
 def _add(context: Context, run_id: str, writer: archive.Writer) -> None:
-    layout = context.runs.layout
-    timeout = context.settings["lock_timeout"].value / 1000
-    with held(layout.lock(run_id), timeout, f"run {run_id}", queue=layout.run(run_id)):
+    with context.runs.locked(run_id):
         context.runs.read(run_id, context.clock.now())
-        writer.add(layout, run_id)
+        writer.add(context.runs.layout, run_id)
 
 
 def _opened(file: str) -> IO[bytes]:

@@ -17,8 +17,9 @@ from subagent_cli.services.context import Context, Payload
 from subagent_cli.services.premises import place
 from subagent_cli.services.visit import Entry, Visit, entries_in, named
 from subagent_cli.store import atomic, codec, reconcile, repair
+from subagent_cli.store.reader import Spec
 from subagent_cli.store.repair import DAMAGE, NOTE, WARNING, Finding
-from subagent_cli.store.runs import Runs, Spec
+from subagent_cli.store.runs import Runs
 
 _ELSEWHERE = ("version", "runId", "agentName", "task", "name", "parentId", "createdAt")
 
@@ -52,6 +53,8 @@ def _run(visit: Visit, run_id: str) -> list[Finding]:
     """One run: looked at, and if something seems wrong, looked at again and mended under its lock."""
     runs = visit.runs
     if not runs.exists(run_id):
+        if not os.path.lexists(runs.layout.run(run_id)):
+            return []
         if not os.path.islink(runs.layout.run(run_id)):
             return [Finding(run_id, "stray", "a file where a run's folder is expected", NOTE)]
         return [Finding(run_id, "leads_out", "the run is a link that leads out of the runs directory", DAMAGE)]

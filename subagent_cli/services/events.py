@@ -33,8 +33,9 @@ def follow(context: Context, run: str | None = None, after: int = 0) -> Iterator
 
 
 def _follow_one(context: Context, run_id: str, after: int) -> Iterator[Payload]:
-    with Watch([context.runs.layout.run(run_id)]) as watch:
+    with Watch() as watch:
         while True:
+            watch.add_all(context.runs.places(run_id))
             over = not context.runs.read(run_id, context.clock.now()).active
             for event in _of(context, run_id, after):
                 after = event["seq"]
@@ -56,7 +57,7 @@ def _follow_all(context: Context) -> Iterator[Payload]:
             stamp, earlier = _stamp(layout.root), stamp
             new = {run_id: 0 for run_id in context.runs.all() if run_id not in told} if stamp != earlier else {}
             for run_id in {*new, *context.runs.index.active()} if told else context.runs.index.active():
-                watch.add(layout.run(run_id))
+                watch.add_all(context.runs.places(run_id))
                 watched.add(run_id)
             told |= new
             for event in _in_order(_of_all(context, {**new, **{known: told.get(known, 0) for known in watched}}, [])):

@@ -1,16 +1,17 @@
 """Lists of runs: which are meant, newest first, without reading more of them than it takes."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from subagent_cli.core.errors import NotFound, SubagentError
-from subagent_cli.core.ids import is_label, uuid7
+from subagent_cli.core.ids import is_label, is_timed, uuid7
 from subagent_cli.core.moment import milliseconds
 from subagent_cli.core.run import Run
 from subagent_cli.services import addresses
 from subagent_cli.services.context import Context, Payload
 from subagent_cli.services.runs import bad_name, labels_of
-from subagent_cli.store.runs import Spec
+from subagent_cli.store.reader import Spec
 
 # A run's id is drawn before it waits for its key's lock, so its start can be somewhat later than its id says.
 _SLACK_MS = 60_000
@@ -105,23 +106,29 @@ def row(run: Run, spec: Spec) -> Payload:
     }
 
 
+def _all(context: Context) -> Sequence[str]:
+    """Every run there is. Those of other programs are entered into the index, so that `pending` sees them too."""
+    found = context.runs.survey()
+    if found.flat:
+        from subagent_cli.store.reconcile import reconcile
+
+        with suppress(SubagentError):
+            reconcile(context.runs, lambda run_id: context.runs.read(run_id, context.clock.now()))
+    return found.runs
+
+
 def _candidates(context: Context, meant: Filter) -> Sequence[str]:
     """The ids among which the wanted runs are, newest first, by the narrowest look-up there is."""
     index = context.runs.index
     if meant.name is not None and not is_label(meant.name):
         raise bad_name(meant.name)
     if meant.parent_id is not None:
-        run_ids = index.children(meant.parent_id)[::-1]
+        run_ids: Sequence[str] = index.children(meant.parent_id)[::-1]
     elif meant.name is not None:
         run_ids = index.named(meant.name)
     else:
-        run_ids = index.active()[::-1] if meant.active else context.runs.all()
+        run_ids = index.active()[::-1] if meant.active else _all(context)
     if meant.since is None:
         return run_ids
     first = uuid7(max(0, meant.since - _SLACK_MS), bytes(10))[:13]
-    return [run_id for run_id in run_ids if not _is_timed(run_id) or run_id[:13].lower() >= first]
-
-
-def _is_timed(run_id: str) -> bool:
-    """Whether the id begins with a clock, as those of UUID version 7 do."""
-    return run_id[14] == "7" and run_id[19] in "89abAB"
+    return [run_id for run_id in run_ids if not is_timed(run_id) or run_id[:13].lower() >= first]

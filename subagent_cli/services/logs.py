@@ -27,7 +27,7 @@ def follow(context: Context, run: str | None, count: int | None = None) -> Itera
     from subagent_cli.store.watch import Watch
 
     run_id = addresses.run(context, run)
-    watch = Watch([context.runs.layout.run(run_id)])
+    watch = Watch(context.runs.places(run_id))
     # Here and not when the first line is asked for: what comes from now on is new.
     data, offset = _last(context, run_id, count)
     return _following(context, run_id, count, watch, data, offset)
@@ -63,7 +63,7 @@ def _pause(watch: "Watch", seconds: float) -> None:
 def _last(context: Context, run_id: str, count: int | None) -> tuple[bytes, int]:
     """At least the last `count` lines, and the size of the file that they were read from."""
     try:
-        with open(context.runs.layout.log(run_id), "rb") as file:
+        with open(context.runs.log_file(run_id), "rb") as file:
             end = size = file.seek(0, os.SEEK_END)
             parts: list[bytes] = []
             found = 0
@@ -82,7 +82,7 @@ def _last(context: Context, run_id: str, count: int | None) -> tuple[bytes, int]
 
 def _from(context: Context, run_id: str, offset: int) -> bytes:
     try:
-        with open(context.runs.layout.log(run_id), "rb") as file:
+        with open(context.runs.log_file(run_id), "rb") as file:
             file.seek(offset)
             return file.read()
     except FileNotFoundError:

@@ -105,7 +105,7 @@ def _leftovers(visit: Visit, written: float) -> Iterator[Finding]:
     def there(run_id: str) -> bool:
         # A run is prepared before it is entered, and renamed after: looked for in this order it cannot be missed.
         prepared = layout.new_run(run_id)
-        return (os.path.lexists(prepared) and not old(prepared)) or os.path.lexists(layout.run(run_id))
+        return (os.path.lexists(prepared) and not old(prepared)) or visit.runs.exists(run_id)
 
     def stale(entry: Entry) -> bool:
         return not there(entry.run_id) if entry.run_id else old(entry.path)

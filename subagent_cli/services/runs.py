@@ -11,7 +11,7 @@ from subagent_cli.core.projection import project
 from subagent_cli.core.run import CREATED, ERROR, RUNNING, WAITING, Run
 from subagent_cli.services import addresses, questions
 from subagent_cli.services.context import Context, Payload, token_hash
-from subagent_cli.store.runs import Spec
+from subagent_cli.store.reader import Spec
 
 POLL_NOTE = "Still running: wait 30 seconds before looking again."
 LONGEST_LABEL = 256
@@ -27,6 +27,7 @@ def create(
     name: str | None = None,
     labels: Mapping[str, str] = NO_LABELS,
     key: str | None = None,
+    link: bool = False,
 ) -> Payload:
     """A run whose process somebody else starts; `pending` until its first ask, note or report."""
     context.must_be_a_folder()
@@ -38,6 +39,8 @@ def create(
 
     digest = _key_digest(key) if key else None
     run = context.runs.keyed(digest, make) if digest else make()
+    if link:
+        context.runs.link(run.id)
     made: Payload = {"runId": run.id, "runDirectory": context.runs.layout.run(run.id)}
     if run.id != spec["runId"]:
         _same_request(context, run.id, spec)
@@ -208,13 +211,13 @@ def _shown(context: Context, run: Run) -> Payload:
     if run.questions or run.claim:
         shown["messages"] = [questions.view(question) for question in run.questions.values()]
     commands = [questions.reply_command(context, run, question) for question in run.pending]
-    spec = context.runs.spec(run.id)
+    spec, log_file = context.runs.spec(run.id), context.runs.log_file(run.id)
     return {
         **shown,
         "name": spec.get("name"),
         "labels": labels_of(spec),
-        "logFile": context.runs.layout.log(run.id),
-        "logDirectory": context.runs.layout.run(run.id),
+        "logFile": log_file,
+        "logDirectory": os.path.dirname(log_file),
         "state": run.state,
         "kind": run.kind,
         "alive": None,

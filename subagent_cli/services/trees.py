@@ -11,7 +11,7 @@ from subagent_cli.core.errors import NotFound, SubagentError
 from subagent_cli.core.run import FINISHED
 from subagent_cli.services import addresses, listing
 from subagent_cli.services.context import Context, Payload
-from subagent_cli.store.runs import Spec
+from subagent_cli.store.reader import Spec
 
 DEEPEST = 64
 

@@ -21,8 +21,9 @@ def for_answer(
     meant = addresses.message(context, message, run_id)
     limit = _limit(context, timeout)
     start = context.clock.now()
-    with Watch([context.runs.layout.run(meant.run_id)]) as watch:
+    with Watch() as watch:
         while True:
+            watch.add_all(context.runs.places(meant.run_id))
             now = context.clock.now()
             question = context.runs.read(meant.run_id, now).questions.get(meant.message_id or "")
             if question is None:
@@ -55,7 +56,7 @@ def for_question(
             for folder in (layout.root, layout.active, layout.questions) if run_id is None else ():
                 watch.await_folder(folder)
             for active in context.runs.index.active() if run_id is None else [run_id]:
-                watch.add(layout.run(active))
+                watch.add_all(context.runs.places(active))
             over = run_id is not None and context.runs.read(run_id, context.clock.now()).finished
             waiting, faults = questions.pending(context, run_id)
             left = limit - elapsed(start, context.clock.now())

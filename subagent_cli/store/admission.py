@@ -16,7 +16,7 @@ from subagent_cli.store import atomic, journal, reconcile, removal
 from subagent_cli.store import runs as run_store
 from subagent_cli.store.archive import QUARANTINE, Archive
 from subagent_cli.store.layout import Layout
-from subagent_cli.store.runs import Spec
+from subagent_cli.store.reader import Spec
 from subagent_cli.store.welcome import WELCOME
 
 

@@ -17,9 +17,8 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from subagent_cli.core.errors import Damaged, InvalidInput, Refused
 from subagent_cli.core.ids import is_uuid
-from subagent_cli.store import atomic, codec
+from subagent_cli.store import atomic, codec, flat
 from subagent_cli.store.layout import TEMPORARY, Layout
-from subagent_cli.store.picture import Pictures
 
 FORMAT, VERSION, MANIFEST = "subagent-archive", 1, "manifest.json"
 MOST_BYTES, MOST_ENTRIES = 1 << 30, 100_000
@@ -52,12 +51,13 @@ class Writer:
             self._zip.close()
 
     def add(self, layout: Layout, run_id: str) -> None:
-        pictures = Pictures(layout)
         folder = layout.run(run_id)
         kept = [f"{QUARANTINE}/{name}" for name in _listed(layout.quarantine(run_id))]
-        for name in (*_FILES, *kept):
-            path = os.path.join(folder, name)
-            if not pictures.inside(path):
+        paths = {name: os.path.join(folder, name) for name in (*_FILES, *kept)}
+        if flat.lies_flat(layout, run_id):
+            paths = dict(zip((META, LOG, PROMPT), flat.names(layout, run_id), strict=True))
+        for name, path in paths.items():
+            if not layout.inside(path):
                 raise Damaged(f"{name} of run {run_id} is a link that leads out of the runs directory")
             if os.path.isfile(path):
                 self._pour(path, f"{run_id}/{name}")

@@ -100,7 +100,8 @@ def replace(path: str, data: bytes) -> None:
     Without a sync: a power cut may lose the new bytes, so this is only for what can be rebuilt.
     """
     target = os.path.realpath(path) if os.path.islink(path) else path
-    temporary = f"{target}.{os.getpid()}{TEMPORARY}"
+    # Beside the name and not beside what it points to, which may be a folder of somebody else's.
+    temporary = f"{path}.{os.getpid()}{TEMPORARY}"
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, _FILE)
     try:
         try:

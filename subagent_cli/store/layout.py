@@ -5,6 +5,7 @@ import os.path
 TEMPORARY = ".tmp"
 NEW_RUN = ".new-"
 TRASH = ".trash-"
+FLAT_META = ".meta.json"
 
 
 class Layout:
@@ -51,6 +52,27 @@ class Layout:
 
     def quarantine(self, run_id: str) -> str:
         return os.path.join(self.root, run_id, "quarantine")
+
+    def ring(self, run_id: str) -> str:
+        """Links to documents that were replaced while another program may still have been writing into them."""
+        return os.path.join(self.root, run_id, ".ring")
+
+    def flat_meta(self, run_id: str) -> str:
+        """The document of a run where the TypeScript server has it; so too its log and its prompt."""
+        return os.path.join(self.root, run_id + FLAT_META)
+
+    def flat_log(self, run_id: str) -> str:
+        return os.path.join(self.root, run_id + ".log")
+
+    def flat_prompt(self, run_id: str) -> str:
+        return os.path.join(self.root, run_id + ".prompt.md")
+
+    def inside(self, path: str) -> bool:
+        """Whether a path stays in the runs directory, whatever links there are."""
+        if not os.path.islink(path):
+            return True
+        root = os.path.realpath(self.root)
+        return os.path.commonpath((root, os.path.realpath(path))) == root
 
     def lock(self, name: str) -> str:
         return os.path.join(self.locks, f"{name}.lock")

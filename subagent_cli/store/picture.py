@@ -25,7 +25,8 @@ class Pictures:
 
     def read(self, run_id: str) -> bytes | None:
         """The bytes of `.meta.json`; None where there is no such file."""
-        path = self._layout.meta(run_id)
+        lying = not os.path.lexists(self._layout.run(run_id))
+        path = self._layout.flat_meta(run_id) if lying else self._layout.meta(run_id)
         try:
             with open(path, "rb") as file:
                 picture = file.read()
@@ -37,16 +38,9 @@ class Pictures:
             if error.errno in (errno.ELOOP, errno.EISDIR):
                 raise self.unreadable(run_id, error.strerror or "") from error
             raise atomic.failed(f"read the meta file of run {run_id}", error) from error
-        if not self.inside(path):
+        if not self._layout.inside(path):
             raise self.unreadable(run_id, "it is a link that leads out of the runs directory")
         return picture
-
-    def inside(self, path: str) -> bool:
-        """Whether a path stays in the runs directory, whatever links there are."""
-        if not os.path.islink(path):
-            return True
-        root = os.path.realpath(self._layout.root)
-        return os.path.commonpath((root, os.path.realpath(path))) == root
 
     def foreign(self, run_id: str, picture: bytes | None, folded: journal.Folded) -> Document | None:
         """The document, if somebody else has written it since we last did."""

@@ -14,8 +14,10 @@ from subagent_cli.core.ids import is_label, is_uuid
 from subagent_cli.core.run import Run
 from subagent_cli.store import atomic
 from subagent_cli.store.layout import NEW_RUN, TRASH, Layout
+from subagent_cli.store.reader import Spec
 from subagent_cli.store.removal import delete, entries_of
-from subagent_cli.store.runs import Runs, Spec
+from subagent_cli.store.roster import Roster
+from subagent_cli.store.runs import Runs
 
 # Preparing a run takes milliseconds; what is an hour old was left by a crash.
 _STALE_SECONDS = 3600
@@ -43,7 +45,7 @@ def reconcile(runs: Runs, read: Callable[[str], Run], *, dry_run: bool = False) 
     stale: list[str] = []
     if look:
         entries = _list(layout.root)
-        present = set(filter(is_uuid, entries))
+        present = set(runs.all())
         # A name that is no id could lead anywhere.
         known = set(filter(is_uuid, memory))
         gone |= known - present
@@ -89,7 +91,7 @@ def _point(layout: Layout, path: str, run_id: str) -> None:
     if os.path.exists(path):
         with open(path, "rb") as file:
             other = file.read(64).decode("utf-8", "replace").strip()
-        if other != run_id and not (is_uuid(other) and os.path.isdir(layout.run(other))):
+        if other != run_id and not Roster(layout).exists(other):
             atomic.unmark(path)
     atomic.mark(path, run_id.encode())
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from subagent_cli.core.errors import Busy, Damaged, SubagentError
 from subagent_cli.core.ids import is_uuid
-from subagent_cli.store import atomic
+from subagent_cli.store import atomic, flat
 from subagent_cli.store import runs as run_store
 from subagent_cli.store.layout import TRASH, Layout
 from subagent_cli.store.runs import Runs
@@ -29,6 +29,8 @@ def remove(runs: Runs, run_id: str, entries: Entries, check: Callable[[], None])
         check()
         with atomic.io(f"remove run {run_id}"):
             delete(layout.trash(run_id))
+            if runs.lies_flat(run_id):
+                flat.adopt(layout, run_id)
             atomic.appear(layout.run(run_id), layout.trash(run_id))
         run_store.reached("trashed")
         return _free(layout, run_id, entries)
@@ -115,6 +117,8 @@ def _free(layout: Layout, run_id: str, entries: Entries) -> list[str]:
     """What is left to do when a run is gone. A failure is a warning: the next emptying of the trash tries again."""
     try:
         atomic.sync_folder(layout.root)
+        for path in flat.names(layout, run_id):
+            atomic.unmark(path)
         forget(layout, run_id, entries)
         run_store.reached("forgotten")
         delete(layout.trash(run_id))

@@ -18,7 +18,7 @@ from subagent_cli.core.errors import Damaged, Failed
 from subagent_cli.core.evolution import fold
 from subagent_cli.core.moment import Moment
 from subagent_cli.core.projection import project
-from subagent_cli.store import atomic, codec, journal
+from subagent_cli.store import atomic, codec, flat, journal
 from subagent_cli.store.layout import TEMPORARY, Layout
 from subagent_cli.store.picture import Pictures
 from subagent_cli.store.runs import Runs
@@ -121,9 +121,8 @@ def rewrite(layout: Layout, run_id: str, path: str, data: bytes) -> None:
 
 
 def _leading_out(layout: Layout, run_id: str) -> list[str]:
-    inside = Pictures(layout).inside
     places = (layout.quarantine, layout.journal, layout.meta, layout.spec, layout.prompt, layout.log)
-    return [path for path in (place(run_id) for place in places) if not inside(path)]
+    return [path for path in (place(run_id) for place in places) if not layout.inside(path)]
 
 
 def _line_fault(run_id: str, read: Remains) -> Finding | None:
@@ -164,10 +163,10 @@ def _picture(layout: Layout, run_id: str, read: Remains, ours: bool) -> Finding 
     if nothing and ours:
         text = "the journal is gone: what only it held (notes, options, deadlines, keys) is lost"
         return Finding(run_id, "missing_journal", text, DAMAGE, "a new one was begun from .meta.json")
-    return _known(run_id, read, picture, foreign=document is not None)
+    return _known(layout, run_id, read, picture, foreign=document is not None)
 
 
-def _known(run_id: str, read: Remains, picture: bytes, foreign: bool) -> Finding | None:
+def _known(layout: Layout, run_id: str, read: Remains, picture: bytes, foreign: bool) -> Finding | None:
     """What is to be said of a picture that can be read."""
     if read.lost is None and picture == codec.document(project(read.folded.run)):
         return None
@@ -180,7 +179,7 @@ def _known(run_id: str, read: Remains, picture: bytes, foreign: bool) -> Finding
         text = ".meta.json has something behind its end"
         fix = "its bytes were copied into quarantine, what it says was taken over, and it was written anew"
         return Finding(run_id, "overlong_meta", text, DAMAGE, fix)
-    if read.lost is not None:
+    if read.lost is not None or flat.lies_flat(layout, run_id):
         return None
     text = ".meta.json says what the journal does not: another program wrote it, or the journal has lost its end"
     return Finding(run_id, "foreign_meta", text, NOTE, "it was taken over, as the next change would have done")

@@ -10,26 +10,23 @@ write of our own never looks like somebody else's.
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from subagent_cli.core.command import Command, Settle
 from subagent_cli.core.document import Document
-from subagent_cli.core.errors import Damaged, Failed, RunNotFound
+from subagent_cli.core.errors import Failed, RunNotFound
 from subagent_cli.core.event import Created, Event, Record
 from subagent_cli.core.evolution import fold
-from subagent_cli.core.ids import is_uuid, names
 from subagent_cli.core.moment import Moment
 from subagent_cli.core.projection import project
 from subagent_cli.core.run import REPLIED, WAITING, Run
 from subagent_cli.core.transition import decide, due
-from subagent_cli.store import atomic, codec, journal
+from subagent_cli.store import atomic, codec, flat, journal
 from subagent_cli.store.index import Index
 from subagent_cli.store.layout import TEMPORARY, Layout
-from subagent_cli.store.picture import Pictures
-
-Spec = dict[str, Any]
-
-_FOLDED_KEPT = 1000
+from subagent_cli.store.reader import Reader, Spec
+from subagent_cli.store.ring import Late, Ring
+from subagent_cli.store.roster import Roster, Survey
 
 
 class Change(NamedTuple):
@@ -55,10 +52,11 @@ class Runs:
     def __init__(self, root: str, *, lock_timeout: float = 10.0, ttl: int = 86_400_000) -> None:
         self.layout = Layout(root)
         self.index = Index(self.layout)
-        self._pictures = Pictures(self.layout)
+        self._ring = Ring(self.layout)
+        self._roster = Roster(self.layout)
+        self._reader = Reader(self.layout, self._ring)
         self._lock_timeout = lock_timeout
         self._ttl = ttl
-        self._folded: dict[str, journal.Folded] = {}
 
     def aged(self, ttl: int) -> "Runs":
         """The same runs with another age at which questions expire."""
@@ -66,16 +64,41 @@ class Runs:
 
     def exists(self, run_id: str) -> bool:
         """Whether there is such a run, and not a link that leads elsewhere."""
-        path = self.layout.run(run_id)
-        return is_uuid(run_id) and os.path.isdir(path) and self._pictures.inside(path)
+        return self._roster.exists(run_id)
 
-    def all(self) -> list[str]:
-        """Every run there is, newest first, by their names alone."""
-        return sorted(filter(is_uuid, self._entries()), reverse=True)
+    def all(self) -> Sequence[str]:
+        """Every run there is, newest first."""
+        return self._roster.survey().runs
+
+    def survey(self) -> Survey:
+        """Every run there is, and which of them another program made that we have never written to."""
+        return self._roster.survey()
 
     def matching(self, digits: str) -> list[str]:
         """The runs whose ids begin or end with these digits."""
-        return [name for name in self._entries() if names(digits, name) and is_uuid(name)]
+        return self._roster.matching(digits)
+
+    def lies_flat(self, run_id: str) -> bool:
+        """Whether another program made the run and we have never written to it."""
+        return flat.lies_flat(self.layout, run_id)
+
+    def log_file(self, run_id: str) -> str:
+        return self.layout.flat_log(run_id) if self.lies_flat(run_id) else self.layout.log(run_id)
+
+    def places(self, run_id: str) -> list[str]:
+        """What to watch for changes of a run: its folder, and where another program may be writing."""
+        beside = [self.layout.root] if flat.is_shared(self.layout, run_id) else []
+        return [self.layout.run(run_id), *beside, *self._ring.files(run_id)]
+
+    def link(self, run_id: str) -> list[str]:
+        """Lets the TypeScript server see and write the run under its flat names; gives those that were missing."""
+        with self.locked(run_id), atomic.io("link the run"):
+            return [] if self.lies_flat(run_id) else flat.link(self.layout, run_id)
+
+    def unlink(self, run_id: str) -> list[str]:
+        """Takes the links away again; gives those that were there."""
+        with self.locked(run_id), atomic.io("unlink the run"):
+            return flat.unlink(self.layout, run_id)
 
     def create(self, spec: Spec, prompt: str, phase: str, now: Moment, key_digest: str | None = None) -> Run:
         """A new run, which appears whole or not at all."""
@@ -118,24 +141,12 @@ class Runs:
         with held(self.layout.lock(f"key-{key_digest}"), self._lock_timeout, "the key"):
             known = self.index.keyed(key_digest)
             if known and self.exists(known):
-                return self._fold(known).run
+                return self._reader.fold(known).run
             return create()
 
     def spec(self, run_id: str) -> Spec:
         """What was asked of the run; empty for a run that another program made."""
-        path = self.layout.spec(run_id)
-        if not self._pictures.inside(path):
-            raise Damaged(f"run.json of run {run_id} is a link that leads out of the runs directory")
-        try:
-            with open(path, "rb") as file:
-                found = codec.load(file.read())
-        except FileNotFoundError:
-            return {}
-        except OSError as error:
-            raise atomic.failed(f"read run.json of run {run_id}", error) from error
-        except ValueError as error:
-            raise Damaged(f"could not read run.json of run {run_id}: {error}") from error
-        return found if isinstance(found, dict) else {}
+        return self._reader.spec(run_id)
 
     def read(self, run_id: str, now: Moment) -> Run:
         """The run as it stands, without a lock and without a trace."""
@@ -147,6 +158,8 @@ class Runs:
         left to do: another program's write, an entry too many, a temporary file."""
         run, foreign = self._look(run_id, now)
         with atomic.io(f"look into run {run_id}"):
+            # What lies flat is another program's alone as long as there is nothing of ours to say.
+            foreign = foreign and not self.lies_flat(run_id)
             left = foreign or not run.active or bool(self._temporary(run_id))
         return due(run, now, self._ttl), left
 
@@ -154,7 +167,7 @@ class Runs:
         """The journal's committed lines behind line number `after`."""
         if not self.exists(run_id):
             raise RunNotFound(run_id)
-        if self._fold(run_id).seq <= after:
+        if self._reader.fold(run_id).seq <= after:
             return []
         try:
             with open(self.layout.journal(run_id), "rb") as file:
@@ -174,7 +187,8 @@ class Runs:
         with ExitStack() as stack:
             try:
                 folder = self.layout.run(run_id)
-                lock = held(self.layout.lock(run_id), self._lock_timeout, f"run {run_id}", queue=folder)
+                queue = folder if os.path.isdir(folder) else None
+                lock = held(self.layout.lock(run_id), self._lock_timeout, f"run {run_id}", queue=queue)
                 stack.enter_context(lock)
             except Failed:
                 # The queue is at the run's folder, which somebody may have taken away meanwhile.
@@ -190,10 +204,9 @@ class Runs:
         with self.locked(run_id):
             reached("locked")
             at = now()
-            picture = self._pictures.read(run_id)
-            folded = self._fold(run_id)
-            document = self._pictures.foreign(run_id, picture, folded)
-            seen = self._absorbed(folded.run, document, at) if document is not None else ()
+            sight = self._reader.see(run_id)
+            picture, folded = sight.picture, sight.folded
+            seen = sight.absorbed(at)
             before = fold(folded.run, seen)
             late = due(before, at, self._ttl)
             before = fold(before, late)
@@ -201,10 +214,13 @@ class Runs:
             wanted = decide(before, command, at)
             after = fold(before, wanted)
             reached("decided")
-            events = [*seen, *late, *wanted]
+            adopts = self.lies_flat(run_id)
+            events = [*seen, *late, *wanted] if late or wanted or not adopts else []
             new_picture = self._painted(after) if events or not folded.empty else picture
             if events:
                 with atomic.io("enter the run into the index"):
+                    if adopts:
+                        flat.adopt(self.layout, run_id)
                     self.index.before(run_id, after, events)
                 reached("indexed")
                 origins = ["meta"] * len(seen) + [None] * (len(late) + len(wanted))
@@ -216,9 +232,9 @@ class Runs:
                     self.layout.quarantine(run_id),
                 )
                 reached("committed")
-            warnings = self._show(run_id, after, new_picture) if new_picture != picture else ()
-            if isinstance(command, Settle):
-                warnings = (*warnings, *self._tidy(run_id, after))
+            warnings = self._show(run_id, after, picture, new_picture, at) if new_picture != picture else ()
+            if sight.late or isinstance(command, Settle):
+                warnings = (*warnings, *self._tidy(run_id, after, sight.late, at))
         reached("released")
         return Change(before, after, wanted, late, warnings)
 
@@ -227,21 +243,13 @@ class Runs:
         # Later lines are moved in, so that a text cannot pose as stamped lines.
         lines = "".join(f"[{now.iso}] {text}\n".replace("\n", "\n  ").removesuffix("  ") for text in texts)
         path = self.layout.log(run_id)
-        if not self._pictures.inside(path):
+        if not self.layout.inside(path):
             return ("the log could not be written: it is a link that leads out of the runs directory",)
         try:
             atomic.append(path, codec.encoded(lines))
         except OSError as error:
             return (f"the log could not be written: {error.strerror}",)
         return ()
-
-    def _entries(self) -> list[str]:
-        try:
-            return os.listdir(self.layout.root)
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise atomic.failed("read the runs directory", error) from error
 
     def _make_root(self) -> None:
         if not os.path.isdir(self.layout.active):
@@ -251,12 +259,14 @@ class Runs:
             atomic.mark(self.layout.readme, WELCOME.encode())
             atomic.sync_folder(self.layout.root)
 
-    def _show(self, run_id: str, run: Run, picture: bytes | None) -> Sequence[str]:
+    def _show(self, run_id: str, run: Run, old: bytes | None, new: bytes | None, now: Moment) -> Sequence[str]:
         """Makes a committed change visible to those who read the picture."""
         try:
-            atomic.replace(self.layout.meta(run_id), picture or b"")
+            if old is not None and flat.is_shared(self.layout, run_id):
+                self._ring.keep(run_id, old, now)
+            atomic.replace(self.layout.meta(run_id), new or b"")
             reached("replaced")
-            self.index.after(run_id, run)
+            self._leave(run_id, run)
         except OSError as error:
             return (f"the change is safe in the journal, but .meta.json is not up to date: {error.strerror}",)
         return ()
@@ -265,55 +275,38 @@ class Runs:
         """The run as its files say, and whether another program has had a hand in it."""
         if not self.exists(run_id):
             raise RunNotFound(run_id)
-        picture = self._pictures.read(run_id)
-        folded = self._fold(run_id)
-        document = self._pictures.foreign(run_id, picture, folded)
-        if document is None:
-            return folded.run, False
-        return fold(folded.run, self._absorbed(folded.run, document, now))._replace(claim=_claim(document)), True
+        sight = self._reader.see(run_id)
+        if not sight.foreign:
+            return sight.folded.run, False
+        claim = _claim(sight.document) if sight.document is not None else None
+        return fold(sight.folded.run, sight.absorbed(now))._replace(claim=claim), True
 
     def _temporary(self, run_id: str) -> list[str]:
         picture = os.path.basename(self.layout.meta(run_id)) + "."
-        names = os.listdir(self.layout.run(run_id))
+        names = [] if self.lies_flat(run_id) else os.listdir(self.layout.run(run_id))
         return [name for name in names if name.startswith(picture) and name.endswith(TEMPORARY)]
 
-    def _tidy(self, run_id: str, run: Run) -> Sequence[str]:
+    def _tidy(self, run_id: str, run: Run, late: list[Late], now: Moment) -> Sequence[str]:
         """Removes what crashes left behind. Temporary files are made under the lock that is held now."""
         try:
             for name in self._temporary(run_id):
                 atomic.unmark(os.path.join(self.layout.run(run_id), name))
-            self.index.after(run_id, run)
+            self._ring.settle(run_id, late, now)
+            self._leave(run_id, run)
         except OSError as error:
             return (f"run {run_id} could not be tidied: {error.strerror}",)
         return ()
+
+    def _leave(self, run_id: str, run: Run) -> None:
+        """A run that is over leaves the index, unless a late write may still come for it."""
+        if not run.active and self._ring.is_empty(run_id):
+            self.index.after(run_id, run)
 
     def _painted(self, run: Run) -> bytes:
         try:
             return codec.document(project(run))
         except ValueError as error:
-            raise self._pictures.unreadable(run.id, str(error)) from error
-
-    def _fold(self, run_id: str) -> journal.Folded:
-        path = self.layout.journal(run_id)
-        if not self._pictures.inside(path):
-            raise Damaged(f"the journal of run {run_id} is a link that leads out of the runs directory")
-        try:
-            folded = journal.read(path, run_id, self._folded.get(run_id))
-        except OSError as error:
-            raise atomic.failed(f"read the journal of run {run_id}", error) from error
-        except Damaged as error:
-            raise Damaged(f"run {run_id}: {error.message}", code=error.code, hint=error.hint) from error
-        except (TypeError, ValueError, AttributeError) as error:
-            raise Damaged(f"run {run_id}: the journal holds an event that makes no sense: {error}") from error
-        if len(self._folded) >= _FOLDED_KEPT:
-            self._folded.clear()
-        self._folded[run_id] = folded
-        return folded
-
-    def _absorbed(self, run: Run, document: Document, now: Moment) -> Sequence[Event]:
-        from subagent_cli.core.absorption import absorb
-
-        return absorb(run, document, now)
+            raise self._reader.unreadable(run.id, str(error)) from error
 
 
 def _claim(document: Document) -> str | None:

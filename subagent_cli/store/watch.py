@@ -39,8 +39,7 @@ class Watch:
         self._watched: set[str] = set()
         self._pause, self._longest_pause = first_pause, longest_pause
         self._open()
-        for folder in folders:
-            self.add(folder)
+        self.add_all(folders)
 
     def __enter__(self) -> "Watch":
         return self
@@ -60,8 +59,12 @@ class Watch:
             folder = os.path.dirname(folder)
         self.add(folder)
 
+    def add_all(self, folders: Iterable[str]) -> None:
+        for folder in folders:
+            self.add(folder)
+
     def add(self, folder: str) -> None:
-        """Watches one more folder; one that is not there is passed over."""
+        """Watches one more folder, or a file; one that is not there is passed over."""
         if self.polling or folder in self._watched:
             return
         if self._libc.inotify_add_watch(self._fd, os.fsencode(folder), _EVENTS) < 0:

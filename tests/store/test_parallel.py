@@ -24,7 +24,7 @@ from tests.store.world import (
 )
 
 
-@pytest.mark.case("C0-34", "C1-14")
+@pytest.mark.case("C0-34", "C1-14", "T-60")
 def test_eight_processes_that_ask_two_hundred_times_each_lose_nothing(tmp_path: Path) -> None:
     root = tmp_path / "runs"
     told = ask_in_parallel(root, 8, 200, patience=100)

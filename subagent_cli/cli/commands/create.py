@@ -16,6 +16,7 @@ from subagent_cli.services import runs
 @click.option("--name", metavar="NAME", help="A name to call the run by.")
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="To find the run by; any number of them.")
 @click.option("--key", metavar="KEY", help="Idempotency key: a retry with the same key gives the same run.")
+@click.option("--link", is_flag=True, help="Let the TypeScript server see it too, as `subagent link` does.")
 def command(
     context: Context,
     agent: str,
@@ -24,13 +25,14 @@ def command(
     name: str | None,
     labels: tuple[str, ...],
     key: str | None,
+    link: bool,
 ) -> Answer:
     """Make a run whose process you start yourself.
 
     Prints the run's id. Its worker asks with SUBAGENT_RUN_ID set to it; --json also prints a token that proves the
     worker's identity, shown this once. The run is pending until its worker first asks, tells or reports.
     """
-    made = runs.create(context, agent, task, cwd=cwd, name=name, labels=_pairs(labels), key=key)
+    made = runs.create(context, agent, task, cwd=cwd, name=name, labels=_pairs(labels), key=key, link=link)
     return Answer(made, made["runId"])
 
 
