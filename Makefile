@@ -44,7 +44,7 @@ bench: $(READY) ## measure ourselves beside our yardsticks
 	@$(PY) scripts/bench.py
 
 stress: $(READY) node-modules ## the long versions of the tests that look for lost writes
-	@if [ -d tests/stress ]; then $(PY) -m pytest --stress tests/stress; else echo "stress: there are no stress tests yet"; fi
+	@if [ -d tests/stress ]; then $(PY) -m pytest --stress -o faulthandler_timeout=0 tests/stress tests/store/test_machine.py; else echo "stress: there are no stress tests yet"; fi
 
 clean: ## remove all that make has made
 	@rm -rf $(VENV) build dist $(NODE)/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -163,7 +163,9 @@ def _addressed(run: Run, command: wanted.Reply) -> Sequence[Question]:
             raise Refused(
                 f"Message status is not 'pending_parent_reply': found '{WORDS[question.state]}'",
                 code="not_pending",
-                hint="the first answer is kept" if question.closing is not None else None,
+                hint="it has expired: nobody answered in time"
+                if question.state == EXPIRED
+                else "the first answer is kept",
             )
         return (question,)
     pending = run.pending

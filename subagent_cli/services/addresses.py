@@ -26,7 +26,7 @@ def run(context: Context, text: str | None) -> str:
     text = text if text is not None else context.caller.run_id
     if text is None:
         raise InvalidInput(
-            "no run is named", code="no_run", hint="name one with --run, or set SUBAGENT_RUN_ID", next="subagent list"
+            "no run is named", code="no_run", hint="name one, or set SUBAGENT_RUN_ID", next="subagent list"
         )
     found = _find_run(context, text)
     if found is None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from subagent_cli.core.errors import InvalidInput
+from subagent_cli.core.ids import is_uuid
 from subagent_cli.core.moment import duration, spelled
 
 PROJECT_FILE = "subagent.toml"
@@ -115,7 +116,7 @@ def is_ours(folder: str) -> bool:
         names = set(os.listdir(folder))
     except OSError:
         return False
-    return names <= {"README.md", ".gitignore", ".gitkeep"}
+    return names <= {"README.md", ".gitignore", ".gitkeep"} or any(map(is_uuid, names))
 
 
 def _parsed(setting: Setting, text: str, source: str) -> Any:

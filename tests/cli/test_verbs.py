@@ -2,12 +2,14 @@
 
 import json
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from subagent_cli.core.ids import is_uuid, short
+from subagent_cli.services.settings import is_ours
 from tests.command import PROGRAM, Command
 from tests.services.desk import snapshot
 
@@ -323,3 +325,20 @@ def test_the_console_script_and_the_module_are_the_same_program(cli: Command) ->
     script = Path(PROGRAM[0]).with_name("subagent")
     done = subprocess.run([script, "--version"], capture_output=True, timeout=60, check=True)
     assert done.stdout == cli("--version").raw
+
+
+def test_contradictory_ways_to_choose_a_question_are_refused(cli: Command) -> None:
+    run_id = cli("create", "worker", "do it").out.strip()
+    cli("ask", "First?", "--run", run_id)
+    cli("ask", "Second?", "--run", run_id)
+    refused = cli("reply", run_id, "yes", "--oldest", "--latest")
+    assert refused.code == 2
+    assert "exclude each other" in refused.err
+    assert len(cli("pending", "--json").json) == 2
+
+
+def test_a_runs_folder_that_has_lost_its_index_is_still_found(cli: Command, runs_dir: Path) -> None:
+    run_id = cli("create", "worker", "do it").out.strip()
+    shutil.rmtree(runs_dir / ".index")
+    assert is_ours(str(runs_dir))
+    assert cli("list", "--json").json[0]["runId"] == run_id
