@@ -38,7 +38,7 @@ def settings() -> str:
     """Every setting with its names and its default."""
     rows = ["| setting | variable | default | meaning |", "|---|---|---|---|"]
     for setting in SETTINGS:
-        shown = setting.show(setting.default) if setting.default is not None else "see below"
+        shown = "see below" if setting.name == "runs_dir" else setting.show(setting.default)
         rows.append(f"| `{setting.name}` | `{setting.variable}` | {shown} | {setting.help} |")
     return "\n".join(rows)
 

@@ -1,23 +1,29 @@
 """A complete conversation between a parent and a worker, to watch: `python examples/demo/demo.py`.
 
-Promises: every command shown was really run and what stands below it is what it really printed; nothing is left
-behind; the exit code is not 0 if anything was not as it should be. It needs no terminal and ends by itself.
+Promises: every command shown was really run and what stands below it is what it really printed, only that long lines
+are folded; nothing is left behind, no file and no process; the exit code is not 0 if anything was not as it should be.
+It needs no terminal and ends by itself.
 """
 
+import fcntl
 import json
 import os
 import shlex
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import textwrap
+import time
 from collections.abc import Iterator
-from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-BESIDE = os.path.dirname(sys.executable)
+BESIDE, PYTHON = os.path.split(sys.executable)
 WIDTH = 78
-QUESTION_SECONDS = 20
 COMMAND_SECONDS = 60
+KEEPER_SECONDS = 20
+A_QUESTION_WAITS = 12
 
 
 class Unexpected(Exception):
@@ -38,16 +44,23 @@ def narrate(text: str) -> None:
     print(f"\n# {text}", flush=True)
 
 
-def typed(words: list[str], prompt: str) -> str:
+def typed(words: list[str]) -> str:
     """A command as somebody would type it, long ones over several lines."""
-    lines = [f"{prompt}subagent"]
+    lines = ["$ subagent"]
     for word in map(shlex.quote, words):
         if len(lines[-1]) + len(word) + 3 > WIDTH:
             lines[-1] += " \\"
-            lines.append(" " * (len(prompt) + 2) + word)
+            lines.append(f"    {word}")
         else:
             lines[-1] += f" {word}"
     return "\n".join(lines)
+
+
+def folded(line: str) -> str:
+    """A long line over several, moved in as far as the text of a line in a log is."""
+    if len(line) <= WIDTH:
+        return line
+    return "\n".join(textwrap.wrap(line, WIDTH, subsequent_indent=" " * 38))
 
 
 def cut(line: str) -> str:
@@ -61,9 +74,8 @@ class Parent:
         self.environment = environment
         self.folder = folder
 
-    def run(self, *words: str) -> tuple[str, str]:
-        """One command; its result and its talk."""
-        done = subprocess.run(
+    def run(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
             ["subagent", *words],
             env=self.environment,
             cwd=self.folder,
@@ -72,71 +84,36 @@ class Parent:
             text=True,
             timeout=COMMAND_SECONDS,
         )
-        expect(done.returncode == 0, f"subagent {words[0]} ended with {done.returncode}: {done.stderr.strip()}")
-        return done.stdout, done.stderr
 
-    def type(self, *words: str) -> str:
+    def type(self, *words: str, code: int = 0) -> str:
         """One command, shown with what it printed; its result."""
-        print(bold(typed(list(words), "$ ")), flush=True)
-        result, talk = self.run(*words)
-        print(result + talk, end="", flush=True)
-        return result.strip()
-
-
-def heard(worker: "subprocess.Popen[str]", what: str) -> Any:
-    """What the worker typed next, or what it got. Bounded, since its output ends when it gives up."""
-    assert worker.stdout is not None
-    line = worker.stdout.readline()
-    expect(line, "the worker ended too early")
-    return json.loads(line)[what]
-
-
-def show_typed(worker: "subprocess.Popen[str]", verb: str) -> None:
-    words = heard(worker, "typed")
-    expect(words[0] == verb, f"the worker typed {words[0]}, not {verb}")
-    print(bold(typed(words, "worker | $ ")), flush=True)
-
-
-def show_printed(worker: "subprocess.Popen[str]") -> None:
-    for line in heard(worker, "printed").splitlines():
-        print(f"worker | {line}", flush=True)
+        print(bold(typed(list(words))), flush=True)
+        done = self.run(*words)
+        printed = done.stdout + done.stderr
+        print("\n".join(map(folded, printed.splitlines())), flush=True)
+        expect(done.returncode == code, f"subagent {words[0]} ended with {done.returncode}, not {code}")
+        return done.stdout.strip()
 
 
 def conversation(parent: Parent) -> str:
-    """From the making of a run to its result; the run's id."""
-    narrate("The parent makes a run for a worker that it will start itself.")
-    run_id = parent.type("create", "tidier", "Tidy the notes", "--name", "notes")
+    """From the start of a worker to its result; the run's id."""
+    narrate("The parent starts a worker on a task, and can go on at once.")
+    run_id = parent.type("run", "Tidy the notes", "--name", "notes", "--", PYTHON, "worker.py")
 
-    narrate("It starts the worker, a process of its own that is told which run it is.")
-    print(bold(f"$ SUBAGENT_RUN_ID={run_id} python worker.py &"))
-    worker = subprocess.Popen(
-        [sys.executable, os.path.join(HERE, "worker.py")],
-        env={**parent.environment, "SUBAGENT_RUN_ID": run_id},
-        cwd=parent.folder,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with worker:
-        try:
-            narrate("The worker cannot decide something: it asks, and waits for the answer.")
-            show_typed(worker, "ask")
-            narrate("The parent waits for questions, gets one, and replies with option 2.")
-            waiting = parent.type("pending", "--wait", "--timeout", f"{QUESTION_SECONDS}s")
-            expect("Delete old.md?" in waiting, "the question is not among those that wait")
-            parent.type("reply", "notes", "2")
-            narrate("The worker has its answer at once; it goes on and reports.")
-            show_printed(worker)
-            for verb in ("tell", "update"):
-                show_typed(worker, verb)
-                show_printed(worker)
-            expect(worker.wait(COMMAND_SECONDS) == 0, f"the worker ended with {worker.returncode}")
-        finally:
-            worker.kill()
+    narrate("It has nothing else to do: it waits for the end, or for a question.")
+    question = parent.type("wait", "notes", "--timeout", "20s", code=A_QUESTION_WAITS)
+    expect("Delete old.md?" in question, "the question is not the one that the worker asks")
 
-    narrate("The parent sees that the run has ended, and takes its result.")
-    expect("Status: success" in parent.type("status", "notes"), "the run did not succeed")
+    narrate(f"Exit code {A_QUESTION_WAITS}: there is a question. It takes option 2, and waits again.")
+    parent.type("reply", "notes", "2")
+    expect("success" in parent.type("wait", "notes", "--timeout", "20s"), "the run did not succeed")
+
+    narrate("Exit code 0: the worker is done. This is its result, and nothing else.")
     expect(parent.type("result", "notes") == "Notes tidied. old.md: keep", "the answer did not reach the result")
+
+    narrate("The worker's side of it, as the log has it; its commands begin with $.")
+    log = parent.type("logs", "notes")
+    expect("Process exited with code 0" in log, "the log does not say how the worker ended")
     return run_id
 
 
@@ -172,26 +149,62 @@ def on_disk(runs: str, run_id: str) -> None:
         lines = file.read().splitlines()
     print("\n".join(map(shortened, lines)))
     types = [json.loads(line)["type"] for line in lines]
-    expect(types == ["created", "asked", "replied", "acknowledged", "told", "reported"], f"the journal says {types}")
+    wanted = ["created", "asked", "replied", "acknowledged", "told", "submitted", "exited"]
+    expect(types == wanted, f"the journal says {types}")
+
+
+def await_keeper(run: str) -> None:
+    """Until the process that looked after the run is gone: as long as it lives, it holds a lock on `.alive`."""
+    give_up = time.monotonic() + KEEPER_SECONDS
+    with open(os.path.join(run, ".alive"), "rb") as file:
+        while True:
+            try:
+                return fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                expect(time.monotonic() < give_up, "the keeper of the run has not ended")
+                time.sleep(0.01)
+
+
+def clear_away(parent: Parent, runs: str) -> None:
+    """Ends whatever still runs, however far the demo got."""
+    parent.run("cancel", "--all", "--grace", "0")
+    for entry in os.scandir(runs) if os.path.isdir(runs) else ():
+        if os.path.exists(os.path.join(entry.path, ".alive")):
+            await_keeper(entry.path)
+
+
+def play(folder: str) -> None:
+    runs = os.path.join(folder, "runs")
+    # Nothing of the caller's own runs or settings may show up here.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("SUBAGENT_")}
+    environment["PATH"] = BESIDE + os.pathsep + environment.get("PATH", os.defpath)
+    environment["SUBAGENT_RUNS_DIR"] = runs
+    environment["XDG_CONFIG_HOME"] = folder
+    shutil.copy(os.path.join(HERE, "worker.py"), folder)
+    parent = Parent(environment, folder)
+    try:
+        run_id = conversation(parent)
+        await_keeper(os.path.join(runs, run_id))
+        on_disk(runs, run_id)
+    finally:
+        clear_away(parent, runs)
 
 
 def main() -> int:
     if not os.access(os.path.join(BESIDE, "subagent"), os.X_OK):
         print(f"demo: there is no subagent command in {BESIDE}; `make demo` installs it", file=sys.stderr)
         return 1
-    with tempfile.TemporaryDirectory(prefix="subagent-demo-") as folder:
-        runs = os.path.join(folder, "runs")
-        # Nothing of the caller's own runs or settings may show up here.
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("SUBAGENT_")}
-        environment["PATH"] = BESIDE + os.pathsep + environment.get("PATH", os.defpath)
-        environment["SUBAGENT_RUNS_DIR"] = runs
-        environment["XDG_CONFIG_HOME"] = folder
-        try:
-            run_id = conversation(Parent(environment, folder))
-            on_disk(runs, run_id)
-        except (Unexpected, OSError, subprocess.SubprocessError) as error:
-            print(f"demo: {error}", file=sys.stderr)
-            return 1
+    # Also when it is told to end, it tidies up first.
+    for signum in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signum, lambda signum, _: sys.exit(128 + signum))
+    try:
+        with tempfile.TemporaryDirectory(prefix="subagent-demo-") as folder:
+            play(folder)
+    except (Unexpected, OSError, subprocess.SubprocessError) as error:
+        print(f"demo: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
     narrate("That was all of it; the temporary folder is gone again.")
     return 0
 

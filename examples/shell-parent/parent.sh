@@ -3,7 +3,7 @@
 # Needs `subagent` on PATH. The result is all that goes to standard output; the exit code is that of `subagent result`.
 set -eu
 
-here=$(dirname "$0")
+here=$(cd "$(dirname "$0")" && pwd)
 
 # What this parent answers. Put your own judgement here: a person, a policy, another agent.
 answer_to() {
@@ -13,21 +13,18 @@ answer_to() {
     esac
 }
 
-run=$(subagent create helper "Set the project up")
+run=$(subagent run "Set the project up" -- sh "$here/worker.sh")
 
-(
-    export SUBAGENT_RUN_ID="$run"
-    # A parent that is itself somebody's worker must not pass its own identity on.
-    unset SUBAGENT_TOKEN
-    # Without this, a worker that dies would leave a run that never ends.
-    sh "$here/worker.sh" || subagent update error --summary "the worker ended with code $?"
-) >/dev/null &
-
-# Wakes when a question comes, and ends when the run has ended.
-while waiting=$(subagent pending "$run" --wait 2>/dev/null); do
+# Sleeps until there is a question (exit code 12) or the run is over, and also wakes when the worker dies.
+while
+    code=0
+    waiting=$(subagent wait "$run") || code=$?
+    [ "$code" -eq 12 ]
+do
     question=$(printf '%s\n' "$waiting" | head -n 1)
     printf '%s\n' "$question" >&2
     subagent reply "$run" --oldest "$(answer_to "$question")"
 done
-wait
+
+# Where the worker died without a word, this says how.
 subagent result "$run"

@@ -68,6 +68,24 @@ export interface Replied {
   updatedMetadata: MetaDocument;
 }
 
+/** The status, or what is meant by `error`. */
+export type RunState = RunStatus | "cancelled" | "timed_out" | "lost";
+
+/** How an earlier attempt of a run that was resumed or tried again ended: with a result or with an error. */
+export interface Attempt {
+  /** Counted from 1. */
+  attempt: number;
+  state: RunState;
+  kind: string | null;
+  result?: string | null;
+  error?: string | null;
+  artifacts: string[];
+  tools: string[];
+  exitCode: number | null;
+  startTime: string | null;
+  endTime: string | null;
+}
+
 /** A run in full: the document, but with questions as above, and what the document has no room for. */
 export interface Run
   extends Pick<
@@ -78,12 +96,21 @@ export interface Run
   status: RunStatus;
   /** Left out until the first question. */
   messages?: Question[];
-  /** The status, or what is meant by `error`. */
-  state: RunStatus | "cancelled" | "timed_out" | "lost";
+  state: RunState;
   kind: string | null;
+  /** Whether its process is there; null where somebody else started it, so that it is not known. */
   alive: boolean | null;
+  /** Processes that were left behind when the one that looks after the run was killed: `subagent cancel` ends them. */
+  orphans: number[];
+  /** Which attempt this is, from 1, and how those before it ended. */
+  attempt: number;
+  attempts: Attempt[];
   name: string | null;
   labels: Record<string, string>;
+  /** The run that started this one. */
+  parentId: string | null;
+  /** When its process last started or ended. */
+  lastActiveAt: string | null;
   notes: Note[];
   logFile: string;
   logDirectory: string;

@@ -86,6 +86,11 @@ export interface RunSpec {
   runId: string;
   /** Which agent was asked for. */
   agentName: string;
+  /**
+   * Where that agent is defined; null for a command of the caller's own, or
+   * none.
+   */
+  agentSource?: string | null;
   /** What the agent is to do, in words. */
   task: string;
   /**
@@ -95,14 +100,30 @@ export interface RunSpec {
   argv: string[] | null;
   /** The directory the agent works in. */
   cwd: string;
+  /** The model that was asked for. */
+  model?: string | null;
+  /** Words that were added to the agent's command line. */
+  agentArgs?: string[];
+  /** Whether the agent got its task alone, without a word on how to ask. */
+  raw?: boolean;
+  /** The agent's session, where we chose its id. */
+  sessionId?: string | null;
   /** A name by which people call the run. */
   name: string | null;
   /** The run that started this one; null where a person did. */
   parentId: string | null;
   /** The fan-out this run belongs to. */
   groupId: string | null;
-  /** How deep the run is nested: each agent that starts another adds one. */
+  /**
+   * How deep the run is nested: 1 for what a person starts, and one more for
+   * each agent in between.
+   */
   depth: number;
+  /**
+   * How deep the runs of this tree may be nested; null for a run of an older
+   * release.
+   */
+  maxDepth?: number | null;
   /** How long the run may take; null for no limit. */
   timeoutSeconds: number | null;
   /** Hash of the run's token. The token itself is stored nowhere. */

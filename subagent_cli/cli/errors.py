@@ -98,6 +98,8 @@ def _told(error: BaseException) -> dict[str, Any]:
 def _usage_hint(error: click.ClickException) -> str | None:
     context = getattr(error, "ctx", None)
     help_page = f"{context.command_path} --help" if context else "subagent --help"
+    if isinstance(error, click.NoSuchOption) and context and context.info_name == "run":
+        return f"a task that begins with - can be piped in, with - in its place; see {help_page}"
     if isinstance(error, click.NoSuchOption):
         return f"a text that begins with - goes behind --; see {help_page}"
     return f"see {help_page}"

@@ -12,10 +12,15 @@ from subagent_cli import __version__
 # The help page is printed from this table so that it need not load every command; a test holds it to their own help.
 SECTIONS: dict[str, dict[str, str]] = {
     "For the parent": {
+        "run": "Start an agent on a task.",
         "create": "Make a run whose process you start yourself.",
         "status": "Show a run, or all active runs; picks up replies.",
         "pending": "List the questions that wait for an answer.",
         "reply": "Answer a question.",
+        "wait": "Wait until runs have ended, or one of them asks.",
+        "cancel": "End runs and their processes.",
+        "resume": "Go on with a run that has ended.",
+        "retry": "Try a run that has ended once more.",
         "list": "List runs, newest first.",
         "tree": "Show runs below the runs that made them.",
         "result": "Print the outcome of a finished run.",
@@ -27,6 +32,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "check": "Look whether a question has been answered.",
         "tell": "Leave a note for the parent.",
         "update": "Report where the run stands.",
+        "submit": "Hand in the outcome of your run, once and for good.",
     },
     "For the house": {
         "sweep": "Expire old questions and tidy up; for cron.",
@@ -37,6 +43,8 @@ SECTIONS: dict[str, dict[str, str]] = {
         "link": "Let the TypeScript server see runs.",
     },
     "About subagent": {
+        "agents": "List the agents that can be run.",
+        "whoami": "Say as whom you are calling.",
         "config": "Show every setting and where it comes from.",
         "schema": "Print JSON Schemas or TypeScript types of the files.",
         "completion": "Print the completion script for a shell.",
@@ -87,9 +95,10 @@ def cli(ctx: click.Context, runs_dir: str | None, as_json: bool, pairs: Sequence
     standard input. Every command takes --json.
 
     \b
-    export SUBAGENT_RUN_ID=$(subagent create helper "Tidy the notes")
-    subagent ask "Delete the old ones?" --option yes --option no
-    subagent reply @last 1
+    run=$(subagent run claude "Tidy the notes")
+    subagent wait $run                 # it has ended, or asks something
+    subagent reply $run "Keep them"
+    subagent result $run
     """
     ctx.obj = {**(ctx.obj or {}), **_settings(pairs)}
     if runs_dir is not None:

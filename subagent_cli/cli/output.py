@@ -20,7 +20,10 @@ _ESCAPED = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), *_DIRECTIONS
 
 
 class Answer(NamedTuple):
-    """What a command has to say: data for machines, text for people and agents, an exit code."""
+    """What a command has to say: data for machines, text for people and agents, an exit code.
+
+    `last_code` is asked for the exit code when a stream has ended, where that depends on how it did.
+    """
 
     data: Any
     text: str = ""
@@ -29,6 +32,7 @@ class Answer(NamedTuple):
     warnings: Sequence[str] = ()
     table: Callable[[], "Table"] | None = None
     stream: Iterable["Answer"] | None = None
+    last_code: Callable[[], int] | None = None
 
 
 class Table(NamedTuple):

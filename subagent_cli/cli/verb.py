@@ -15,7 +15,9 @@ from subagent_cli.services.context import Context, open_context
 _STDIN_LIMIT = 64 << 20
 
 
-def verb(name: str, *, example: str) -> Callable[[Callable[..., Answer]], click.Command]:
+def verb(
+    name: str, *, example: str, cls: type[click.Command] = click.Command
+) -> Callable[[Callable[..., Answer]], click.Command]:
     """Makes a command of a function that takes a context and gives an answer."""
 
     def decorate(function: Callable[..., Answer]) -> click.Command:
@@ -28,11 +30,11 @@ def verb(name: str, *, example: str) -> Callable[[Callable[..., Answer]], click.
             if isinstance(answer.data, dict):
                 answer = answer._replace(warnings=[*answer.warnings, *answer.data.pop("warnings", ())])
             print_answer(answer, as_json)
-            return answer.code
+            return answer.last_code() if answer.last_code else answer.code
 
         page = cleandoc(function.__doc__ or "")
         callback.__doc__ = f"{page}\n\n\b\nExample:\n  " + "\n  ".join(example.splitlines())
-        command = click.command(name)(callback)
+        command = click.command(name, cls=cls)(callback)
         command.params += [
             click.Option(["--runs-dir"], metavar="DIR", help="Where the runs lie."),
             click.Option(["--json", "as_json"], is_flag=True, help="Print JSON."),

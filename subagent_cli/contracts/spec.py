@@ -18,16 +18,26 @@ class RunSpec(Contract):
     version: Literal[1] = Field(description="The version of this format.")
     runId: str = Field(description="Identifies the run; a UUID.")
     agentName: str = Field(description="Which agent was asked for.")
+    agentSource: str | None = Field(
+        default=None, description="Where that agent is defined; null for a command of the caller's own, or none."
+    )
     task: str = Field(description="What the agent is to do, in words.")
     argv: list[str] | None = Field(
         description="The command that is run, word by word; null where somebody else starts the process."
     )
     cwd: str = Field(description="The directory the agent works in.")
+    model: str | None = Field(default=None, description="The model that was asked for.")
+    agentArgs: list[str] = Field(default=[], description="Words that were added to the agent's command line.")
+    raw: bool = Field(default=False, description="Whether the agent got its task alone, without a word on how to ask.")
+    sessionId: str | None = Field(default=None, description="The agent's session, where we chose its id.")
     name: str | None = Field(description="A name by which people call the run.")
     parentId: str | None = Field(description="The run that started this one; null where a person did.")
     groupId: str | None = Field(description="The fan-out this run belongs to.")
     depth: Annotated[int, Field(ge=0)] = Field(
-        description="How deep the run is nested: each agent that starts another adds one."
+        description="How deep the run is nested: 1 for what a person starts, and one more for each agent in between."
+    )
+    maxDepth: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="How deep the runs of this tree may be nested; null for a run of an older release."
     )
     timeoutSeconds: Number | None = Field(description="How long the run may take; null for no limit.")
     tokenHash: str = Field(description="Hash of the run's token. The token itself is stored nowhere.")

@@ -42,8 +42,47 @@ class Report(NamedTuple):
     summary: str | None = None
 
 
+class Submit(NamedTuple):
+    """The worker decides the outcome: `word` is result or error."""
+
+    word: str
+    text: str
+    kind: str | None = None
+    artifacts: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+
+
+class Stop(NamedTuple):
+    """Somebody or some limit ends the run: `kind` is cancelled or timed_out. `gone`: its process is known to be."""
+
+    kind: str
+    text: str
+    grace: int
+    gone: bool = False
+
+
+class Exit(NamedTuple):
+    """The keeper saw the process of this attempt end."""
+
+    attempt: int
+    exit_code: int
+    summary: str | None = None
+    output: str | None = None
+    tools: tuple[str, ...] = ()
+
+
+class Resume(NamedTuple):
+    """Another attempt. Whoever wants it has made sure that no process of the last one's keeper is left."""
+
+    command: str
+    text: str
+    token_hash: str
+    session: str | None = None
+    key: str | None = None
+
+
 class Settle(NamedTuple):
     """Nothing new is wanted: write down what time and other writers have already brought about."""
 
 
-Command = Ask | Tell | Reply | Acknowledge | Report | Settle
+Command = Ask | Tell | Reply | Acknowledge | Report | Submit | Stop | Exit | Resume | Settle

@@ -5,7 +5,7 @@ passed over; a type that is not known here refuses to be read, since ignoring it
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from subagent_cli.core.errors import Damaged
 from subagent_cli.core.moment import Moment, moment
@@ -14,13 +14,15 @@ Record = dict[str, Any]
 
 
 class Created(NamedTuple):
-    """The run exists; `phase` says whether its process is already under way."""
+    """The run exists; `phase` says whether its process is already under way, `kept` whether a keeper of ours has it."""
 
     at: Moment
     run_id: str
     agent: str
     command: str
     phase: str
+    kept: bool | None = None
+    session: str | None = None
 
 
 class Observed(NamedTuple):
@@ -86,21 +88,74 @@ class Reported(NamedTuple):
     ended_at: str | None = None
 
 
+class Submitted(NamedTuple):
+    """The worker has decided the outcome: `word` is result or error."""
+
+    at: Moment
+    word: str
+    text: str
+    timestamp: str
+    kind: str | None = None
+    artifacts: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+
+
+class Stopped(NamedTuple):
+    """The run was ended from outside: `kind` is cancelled, timed_out or lost. A decided outcome stays.
+
+    `grace` is what its process gets to end by itself, in milliseconds; `gone` says that there is none any more.
+    """
+
+    at: Moment
+    kind: str
+    text: str
+    timestamp: str
+    grace: int | None = None
+    gone: bool | None = None
+
+
 class Exited(NamedTuple):
-    """The process is gone; a status that the worker reported itself stands above the exit code."""
+    """The process is gone; a status that the worker reported itself stands above the exit code.
+
+    `output` is what it put out last, which is the result of a run that ended well without submitting one.
+    """
 
     at: Moment
     exit_code: float
     timestamp: str
     summary: str | None = None
+    output: str | None = None
+    tools: tuple[str, ...] = ()
 
 
-Event = Created | Observed | Asked | Told | Replied | Acknowledged | Expired | Reported | Exited
+class Resumed(NamedTuple):
+    """Another attempt at an ended run; what the earlier ones came to stays."""
 
-_TYPES: dict[str, Any] = {
-    kind.__name__.lower(): kind
-    for kind in (Created, Observed, Asked, Told, Replied, Acknowledged, Expired, Reported, Exited)
-}
+    at: Moment
+    attempt: int
+    command: str
+    text: str
+    token_hash: str
+    session: str | None = None
+    key: str | None = None
+
+
+Event = (
+    Created
+    | Observed
+    | Asked
+    | Told
+    | Replied
+    | Acknowledged
+    | Expired
+    | Reported
+    | Submitted
+    | Stopped
+    | Exited
+    | Resumed
+)
+
+_TYPES: dict[str, Any] = {kind.__name__.lower(): kind for kind in get_args(Event)}
 
 
 def _camel(field: str) -> str:

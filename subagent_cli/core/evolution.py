@@ -5,15 +5,30 @@ question are absorbed without a trace in the state.
 """
 
 from collections.abc import Iterable
+from typing import Any
 
 from subagent_cli.core import event as happened
 from subagent_cli.core.event import Event
 from subagent_cli.core.moment import earlier
 from subagent_cli.core.question import Question
-from subagent_cli.core.run import FINISHED, Note, Run
+from subagent_cli.core.run import ERROR, FINISHED, Attempt, Note, Run
 from subagent_cli.core.transition import LIFE, QUESTION
 
 NOTES_KEPT = 10
+
+# What belongs to one attempt, as it is when the next one begins.
+_FRESH: dict[str, Any] = {
+    "exit_code": None,
+    "ended_at": None,
+    "summary": None,
+    "kind": None,
+    "outcome": None,
+    "artifacts": (),
+    "tools": (),
+    "gone": False,
+    "stop": None,
+    "submitted": False,
+}
 
 
 def evolve(run: Run, event: Event) -> Run:
@@ -60,12 +75,29 @@ def fold(run: Run, events: Iterable[Event]) -> Run:
                 run = run._replace(notes=(*run.notes, Note(event.at.iso, event.text))[-NOTES_KEPT:])
             case happened.Reported():
                 run = _reported(run, event)
+            case happened.Submitted():
+                run = _submitted(run, event)
+            case happened.Stopped():
+                run = _stopped(run, event)
             case happened.Exited():
                 run = _exited(run, event)
+            case happened.Resumed():
+                run = _resumed(run, event)
+                if event.key:
+                    keys[f"resume {event.key}"] = (str(event.attempt), event.text)
             case happened.Observed():
                 run = _observed(run, event, questions, extras)
             case happened.Created():
-                run = run._replace(phase=event.phase, agent=event.agent, command=event.command, started_at=event.at.iso)
+                run = run._replace(
+                    phase=event.phase,
+                    agent=event.agent,
+                    command=event.command,
+                    started_at=event.at.iso,
+                    launched_at=event.at.iso,
+                    active_at=event.at.iso,
+                    kept=bool(event.kept),
+                    session=event.session,
+                )
     return run if event is None else run._replace(changed=event.at)
 
 
@@ -102,14 +134,81 @@ def _reported(run: Run, event: happened.Reported) -> Run:
     return run
 
 
+def _submitted(run: Run, event: happened.Submitted) -> Run:
+    phase = LIFE.get((run.phase, f"submitted {event.word}"))
+    if phase is None:
+        return run
+    return run._replace(
+        phase=phase,
+        submitted=True,
+        kind=event.kind,
+        outcome=event.text,
+        summary=f"[{event.kind}] {event.text}" if event.kind else event.text,
+        artifacts=event.artifacts,
+        tools=event.tools,
+        ended_at=event.timestamp,
+        updated_at=event.timestamp,
+    )
+
+
+def _stopped(run: Run, event: happened.Stopped) -> Run:
+    run = run._replace(gone=run.gone or bool(event.gone))
+    if event.grace is not None:
+        run = run._replace(stop=event.grace)
+    if event.gone:
+        run = run._replace(active_at=event.timestamp)
+    phase = LIFE.get((run.phase, event.kind))
+    if phase is None:
+        return run
+    return run._replace(
+        phase=phase,
+        kind=event.kind,
+        outcome=event.text,
+        summary=f"[{event.kind}] {event.text}",
+        ended_at=event.timestamp,
+    )
+
+
 def _exited(run: Run, event: happened.Exited) -> Run:
     if run.exit_code is not None:
         return run
+    decided = run.finished
     run = _live(run, "exited 0" if event.exit_code == 0 else "exited non-zero")
+    if not decided:
+        run = run._replace(kind="sub_agent_error" if run.phase == ERROR else None)
+        run = run._replace(outcome=event.output if run.summary is None else None)
     return run._replace(
         exit_code=event.exit_code,
         ended_at=run.ended_at or event.timestamp,
         summary=run.summary if run.summary is not None else event.summary,
+        tools=run.tools or event.tools,
+        active_at=event.timestamp,
+    )
+
+
+def _resumed(run: Run, event: happened.Resumed) -> Run:
+    if (run.phase, "resumed") not in LIFE:
+        return run
+    ended = Attempt(
+        run.attempt,
+        run.state,
+        run.kind,
+        run.text,
+        run.artifacts,
+        run.tools,
+        run.exit_code,
+        run.launched_at,
+        run.ended_at,
+    )
+    return _live(run, "resumed")._replace(
+        attempt=event.attempt,
+        attempts=(*run.attempts, ended),
+        command=event.command,
+        launched_at=event.at.iso,
+        active_at=event.at.iso,
+        session=event.session,
+        token_hash=event.token_hash,
+        **_FRESH,
     )
 
 

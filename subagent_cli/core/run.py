@@ -24,6 +24,20 @@ class Note(NamedTuple):
     text: str
 
 
+class Attempt(NamedTuple):
+    """One go at the task that is over; a later one leaves it as it was."""
+
+    number: int
+    state: str
+    kind: str | None
+    outcome: str | None
+    artifacts: tuple[str, ...]
+    tools: tuple[str, ...]
+    exit_code: float | None
+    started_at: str | None
+    ended_at: str | None
+
+
 class Run(NamedTuple):
     """`phase` is where the run's life stands; what people see is `status`, which questions can overlay.
 
@@ -31,6 +45,11 @@ class Run(NamedTuple):
     document, or null where the server wants the key. `extras` are keys of others that the document carries along,
     `odd` are values of others that the server would refuse: they are kept here and left out of the document.
     `claim` is what a document of another program says about waiting while it holds no question; only readers see it.
+
+    How a run ended and that its process has ended are two facts. `kept` says that a keeper of ours owns the process of
+    this attempt, whose end is then an exit code, or `gone` where nobody saw it. `stop` is the grace in milliseconds
+    that the process was given when somebody wanted it stopped; `submitted` says that the worker itself decided the
+    outcome.
     """
 
     id: str
@@ -51,6 +70,19 @@ class Run(NamedTuple):
     odd: Mapping[str, Any] = NO_EXTRAS
     changed: Moment | None = None
     claim: str | None = None
+    attempt: int = 1
+    attempts: tuple[Attempt, ...] = ()
+    launched_at: str | None = None
+    active_at: str | None = None
+    outcome: str | None = None
+    artifacts: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    kept: bool = False
+    gone: bool = False
+    stop: int | None = None
+    submitted: bool = False
+    session: str | None = None
+    token_hash: str | None = None
 
     @property
     def finished(self) -> bool:
@@ -85,6 +117,21 @@ class Run(NamedTuple):
         return [question for question in self.questions.values() if question.state == ANSWERED]
 
     @property
+    def alive(self) -> bool | None:
+        """Whether its process is there, as far as is known; None where it is not ours to know."""
+        return self.exit_code is None and not self.gone if self.kept else None
+
+    @property
+    def over(self) -> bool:
+        """Whether the outcome is decided and the process has ended."""
+        return self.finished and not self.alive
+
+    @property
     def active(self) -> bool:
         """Whether anybody may still have to do with it."""
-        return not self.finished or bool(self.pending)
+        return not self.over or bool(self.pending)
+
+    @property
+    def text(self) -> str | None:
+        """What came of it, in words: what was submitted or put out last, else its summary."""
+        return self.outcome if self.outcome is not None else self.summary

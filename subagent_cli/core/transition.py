@@ -34,6 +34,11 @@ LIFE: Mapping[tuple[str, str], str] = {
     (CREATED, "reported success"): SUCCESS,
     (CREATED, "reported completed"): COMPLETED,
     (CREATED, "reported error"): ERROR,
+    (CREATED, "submitted result"): SUCCESS,
+    (CREATED, "submitted error"): ERROR,
+    (CREATED, "cancelled"): ERROR,
+    (CREATED, "timed_out"): ERROR,
+    (CREATED, "lost"): ERROR,
     (CREATED, "exited 0"): SUCCESS,
     (CREATED, "exited non-zero"): ERROR,
     (RUNNING, "asked"): RUNNING,
@@ -42,19 +47,27 @@ LIFE: Mapping[tuple[str, str], str] = {
     (RUNNING, "reported success"): SUCCESS,
     (RUNNING, "reported completed"): COMPLETED,
     (RUNNING, "reported error"): ERROR,
+    (RUNNING, "submitted result"): SUCCESS,
+    (RUNNING, "submitted error"): ERROR,
+    (RUNNING, "cancelled"): ERROR,
+    (RUNNING, "timed_out"): ERROR,
+    (RUNNING, "lost"): ERROR,
     (RUNNING, "exited 0"): SUCCESS,
     (RUNNING, "exited non-zero"): ERROR,
     (SUCCESS, "reported success"): SUCCESS,
     (SUCCESS, "reported completed"): COMPLETED,
     (SUCCESS, "exited 0"): SUCCESS,
     (SUCCESS, "exited non-zero"): SUCCESS,
+    (SUCCESS, "resumed"): RUNNING,
     (COMPLETED, "reported completed"): COMPLETED,
     (COMPLETED, "reported success"): SUCCESS,
     (COMPLETED, "exited 0"): COMPLETED,
     (COMPLETED, "exited non-zero"): COMPLETED,
+    (COMPLETED, "resumed"): RUNNING,
     (ERROR, "reported error"): ERROR,
     (ERROR, "exited 0"): ERROR,
     (ERROR, "exited non-zero"): ERROR,
+    (ERROR, "resumed"): RUNNING,
 }
 
 QUESTION: Mapping[tuple[str, str], str] = {
@@ -64,6 +77,25 @@ QUESTION: Mapping[tuple[str, str], str] = {
 }
 
 REPORTS = (SUCCESS, ERROR, RUNNING, COMPLETED)
+RESULT, FAILURE = "result", "error"
+KINDS = (
+    "auth",
+    "rate_limit",
+    "network",
+    "invalid_request",
+    "server_error",
+    "timed_out",
+    "cancelled",
+    "sub_agent_error",
+    "context_exhausted",
+    "content_filter",
+)
+RETRYABLE = ("network", "rate_limit", "server_error", "timed_out")
+CANCELLED, TIMED_OUT, LOST = "cancelled", "timed_out", "lost"
+CANCELLED_TEXT = "Cancelled"
+TIMED_OUT_TEXT = "Sub-agent timed out"
+LOST_TEXT = "The keeper of the run ended without a word: it was killed, or the machine went down"
+NO_RUNTIME_TEXT = "Sub-agent runtime not found"
 
 
 def decide(run: Run, command: Command, now: Moment) -> Sequence[Event]:
@@ -79,6 +111,14 @@ def decide(run: Run, command: Command, now: Moment) -> Sequence[Event]:
             return _acknowledge(run, command, now)
         case wanted.Report():
             return _report(run, command, now)
+        case wanted.Submit():
+            return _submit(run, command, now)
+        case wanted.Stop():
+            return _stop(run, command, now)
+        case wanted.Exit():
+            return _exit(run, command, now)
+        case wanted.Resume():
+            return _resume(run, command, now)
         case wanted.Settle():
             return ()
 
@@ -96,6 +136,11 @@ def due(run: Run, now: Moment, ttl: int) -> Sequence[Event]:
         else:
             events.append(happened.Expired(now, question.id, expiry_text(question, ttl, at), iso(at)))
     return events
+
+
+def lost(run: Run, now: Moment) -> Sequence[Event]:
+    """What it means that the keeper of the run is proven to be gone."""
+    return (happened.Stopped(now, LOST, LOST_TEXT, now.iso, gone=True),) if run.alive else ()
 
 
 def _ask(run: Run, command: wanted.Ask, now: Moment) -> Sequence[Event]:
@@ -208,6 +253,56 @@ def _report(run: Run, command: wanted.Report, now: Moment) -> Sequence[Event]:
         return ()
     kind = "sub_agent_error" if command.status == ERROR else None
     return (happened.Reported(now, command.status, now.iso, command.summary, kind),)
+
+
+def _submit(run: Run, command: wanted.Submit, now: Moment) -> Sequence[Event]:
+    if not command.text:
+        raise InvalidInput(f"the {command.word} is empty", code="empty_text")
+    kind = command.kind if command.word == FAILURE else None
+    if command.word == FAILURE and kind is None:
+        kind = "sub_agent_error"
+    if kind is not None and kind not in KINDS:
+        raise InvalidInput(f"there is no kind of error {kind[:40]!r}", code="unknown_kind", candidates=KINDS)
+    if run.submitted and (run.text, run.kind, run.artifacts, run.tools) == (
+        command.text,
+        kind,
+        command.artifacts,
+        command.tools,
+    ):
+        return ()
+    _must_live(run, f"submitted {command.word}", f"take another {command.word}")
+    return (happened.Submitted(now, command.word, command.text, now.iso, kind, command.artifacts, command.tools),)
+
+
+def _stop(run: Run, command: wanted.Stop, now: Moment) -> Sequence[Event]:
+    """A decided outcome stays, but its process is stopped all the same: at once, or sooner than was said before."""
+    hurried = run.stop is None or command.grace < run.stop or command.gone
+    if run.over or (run.finished and not hurried):
+        return ()
+    text = NO_RUNTIME_TEXT if command.gone else command.text
+    return (happened.Stopped(now, command.kind, text, now.iso, command.grace, command.gone or None),)
+
+
+def _exit(run: Run, command: wanted.Exit, now: Moment) -> Sequence[Event]:
+    if command.attempt != run.attempt or run.exit_code is not None:
+        return ()
+    output = None if run.finished else command.output
+    return (happened.Exited(now, command.exit_code, now.iso, command.summary, output, command.tools),)
+
+
+def _resume(run: Run, command: wanted.Resume, now: Moment) -> Sequence[Event]:
+    if command.key and (used := run.keys.get(f"resume {command.key}")):
+        _same_use(command.key, used[1] == command.text)
+        return ()
+    if not run.kept:
+        raise Refused(
+            f"run {short(run.id)} was not started by `subagent run`: there is nothing to start again",
+            code="not_launched",
+        )
+    again = happened.Resumed(
+        now, run.attempt + 1, command.command, command.text, command.token_hash, command.session, command.key
+    )
+    return (*lost(run, now), again)
 
 
 def _question(run: Run, message_id: str) -> Question:

@@ -20,7 +20,8 @@ class Context(NamedTuple):
     caller: Caller = Caller()
 
     def text(self, text: str, what: str) -> str:
-        """A text from outside, within the size that is allowed and without broken characters."""
+        """A text from outside, within the size that is allowed, without broken characters and without the token that
+        proves who the caller is: what is written down here, others read."""
         try:
             size = len(text.encode())
         except UnicodeEncodeError as error:
@@ -32,7 +33,7 @@ class Context(NamedTuple):
                 code="too_long",
                 hint="put it into a file and name the file, or raise max_text (SUBAGENT_MAX_TEXT)",
             )
-        return text
+        return text.replace(self.caller.token, "[token]") if self.caller.token else text
 
     def spelled(self, *words: str) -> str:
         """A command of ours as it works when it is typed as it stands."""
@@ -56,7 +57,7 @@ class Context(NamedTuple):
             raise NotFound(
                 f"the runs directory is not there: {root}",
                 code="runs_dir_not_found",
-                hint=f"it comes from: {source}; `subagent create` makes it",
+                hint=f"it comes from: {source}; `subagent run` and `subagent create` make it",
             )
 
 
@@ -86,9 +87,14 @@ def _prove(context: Context) -> None:
         raise Denied(
             "SUBAGENT_TOKEN is set without SUBAGENT_RUN_ID", hint="set both, or neither to act as the operator"
         )
-    stored = context.runs.spec(run_id).get("tokenHash") if context.runs.exists(run_id) else None
+    stored = _stored_hash(context, run_id) if context.runs.exists(run_id) else None
     if not isinstance(stored, str) or not compare_digest(stored, token_hash(token or "")):
         raise Denied(
             "the token does not belong to the run that SUBAGENT_RUN_ID names",
             hint="set both, or neither to act as the operator",
         )
+
+
+def _stored_hash(context: Context, run_id: str) -> object:
+    """The hash of the token that is good now: a later attempt has another one than the first."""
+    return context.runs.token_hash(run_id) or context.runs.spec(run_id).get("tokenHash")

@@ -193,7 +193,7 @@ def _rebuilt(visit: Visit, run_id: str) -> Spec:
         "name": known.get("names"),
         "parentId": known.get("children"),
         "groupId": None,
-        "depth": 1 if "children" in known else 0,
+        "depth": 2 if "children" in known else 1,
         "timeoutSeconds": None,
         # No token has this hash: the run's worker is turned away rather than anybody let in.
         "tokenHash": "",

@@ -8,7 +8,7 @@ from subagent_cli.services import addresses
 from subagent_cli.services.context import Context, Payload
 from subagent_cli.store.watch import Watch
 
-_OF_THE_FILE = ("crc", "meta", "clock")
+_OF_THE_FILE = ("crc", "meta", "clock", "tokenHash")
 
 
 def read(context: Context, run: str | None = None, after: int = 0) -> tuple[list[Payload], list[SubagentError]]:

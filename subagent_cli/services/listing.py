@@ -10,7 +10,7 @@ from subagent_cli.core.moment import milliseconds
 from subagent_cli.core.run import Run
 from subagent_cli.services import addresses
 from subagent_cli.services.context import Context, Payload
-from subagent_cli.services.runs import bad_name, labels_of
+from subagent_cli.services.specs import bad_name, labels_of
 from subagent_cli.store.reader import Spec
 
 # A run's id is drawn before it waits for its key's lock, so its start can be somewhat later than its id says.
@@ -96,9 +96,11 @@ def row(run: Run, spec: Spec) -> Payload:
         "status": run.status,
         "state": run.state,
         "kind": run.kind,
+        "alive": run.alive,
         "startTime": run.started_at,
         "endTime": run.ended_at,
         "summary": run.summary,
+        "outcome": run.text if run.finished else None,
         "parentId": parent_id if isinstance(parent_id, str) else None,
         "labels": labels_of(spec),
         "pendingQuestions": len(run.pending),

@@ -27,9 +27,9 @@ def ask(
 ) -> Payload:
     """Puts a question to the parent and returns at once; `deadline` is in milliseconds."""
     run_id = addresses.run(context, run)
-    for text in (question, *options, default or ""):
-        context.text(text, "question")
-    command = wanted.Ask(context.clock.new_id(), question, tuple(options), default, deadline, single, key)
+    question, *choices = (context.text(text, "question") for text in (question, *options))
+    default = context.text(default, "default") if default is not None else None
+    command = wanted.Ask(context.clock.new_id(), question, tuple(choices), default, deadline, single, key)
     change = context.runs.change(run_id, command, context.clock.now)
     message_id = change.after.keys[f"ask {key}"][0] if key else command.message_id
     return {
@@ -58,7 +58,7 @@ def reply(
     key: str | None = None,
 ) -> Payload:
     """Answers a question: `target` is the question, or the run whose question is meant."""
-    context.text(answer, "answer")
+    answer = context.text(answer, "answer")
     if message is not None:
         run_id = addresses.run(context, target)
         meant = addresses.message(context, message, run_id)
@@ -106,7 +106,7 @@ def pending(context: Context, run: str | None = None) -> tuple[list[Payload], li
     context.must_be_there()
     run_ids = context.runs.index.active() if run is None else [addresses.run(context, run)]
     now = context.clock.now()
-    waiting: list[Payload] = []
+    items: list[Payload] = []
     faults: list[SubagentError] = []
     for run_id in run_ids:
         try:
@@ -118,9 +118,9 @@ def pending(context: Context, run: str | None = None) -> tuple[list[Payload], li
                 raise
             faults.append(error)
             continue
-        waiting += [_waiting(found, question, context) for question in found.pending]
-    waiting.sort(key=lambda item: milliseconds(item["timestamp"]) or 0)
-    return waiting, faults
+        items += [waiting(found, question, context) for question in found.pending]
+    items.sort(key=lambda item: milliseconds(item["timestamp"]) or 0)
+    return items, faults
 
 
 def view(question: Question) -> Payload:
@@ -151,7 +151,8 @@ def reply_command(context: Context, run: Run, question: Question) -> str:
     return context.spelled("reply", short(run.id), "ANSWER", which).rstrip()
 
 
-def _waiting(run: Run, question: Question, context: Context) -> Payload:
+def waiting(run: Run, question: Question, context: Context) -> Payload:
+    """A question that waits, and the command that answers it."""
     limit = question.limit(context.settings["question_ttl"].value)
     item: Payload = {
         "message_id": question.id,

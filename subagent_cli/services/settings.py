@@ -5,10 +5,11 @@ user's `config.toml`, the default.
 """
 
 import os
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from subagent_cli.core.errors import InvalidInput
+from subagent_cli.core.errors import Denied, InvalidInput
 from subagent_cli.core.ids import is_uuid
 from subagent_cli.core.moment import duration, spelled
 
@@ -45,6 +46,10 @@ def _folder(text: str) -> str:
     return os.path.abspath(os.path.expanduser(text))
 
 
+def _file(text: str) -> str:
+    return os.path.abspath(os.path.expanduser(text))
+
+
 def _output(text: str) -> str:
     if text not in ("text", "json"):
         raise InvalidInput(f"not an output form: {text[:40]!r}", candidates=("text", "json"))
@@ -57,12 +62,29 @@ def _size(text: str) -> int:
     return int(text)
 
 
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text[:9]) < 100:
+        raise InvalidInput(f"not a depth: {text[:40]!r}", hint="a number from 1 to 99")
+    return int(text)
+
+
+def _patterns(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, (word.strip() for word in text.split(","))))
+
+
 SETTINGS = (
     Setting("runs_dir", _folder, None, "where the runs lie"),
     Setting("output", _output, "text", "text or json"),
     Setting("lock_timeout", duration, 10_000, "how long to wait for a busy run", spelled),
     Setting("question_ttl", duration, 86_400_000, "the age at which an unanswered question expires", spelled),
     Setting("answer_timeout", duration, 300_000, "how long to wait for an answer or a question", spelled),
+    Setting("agents", _file, None, "a file that defines agents, before all others", lambda path: path or "none"),
+    Setting("run_timeout", duration, None, "how long a run may take", lambda ms: "none" if ms is None else spelled(ms)),
+    Setting("stop_grace", duration, 5_000, "what a process that is stopped gets to end by itself", spelled),
+    Setting("submit_grace", duration, 30_000, "what a process gets to end after its outcome was submitted", spelled),
+    Setting("max_depth", _count, 1, "how deep runs may start runs: 1 means that a run starts none"),
+    Setting("env_deny", _patterns, (), "variables that agents do not get, e.g. AWS_*,SECRET", ",".join),
+    Setting("log_limit", _size, 67_108_864, "the longest log of one attempt, in bytes"),
     Setting("max_text", _size, 1_048_576, "the longest question, answer, note or summary, in bytes"),
 )
 BY_NAME = {setting.name: setting for setting in SETTINGS}
@@ -105,7 +127,37 @@ def wants_debug() -> bool:
 
 
 def caller() -> Caller:
-    return Caller(os.environ.get("SUBAGENT_RUN_ID") or None, os.environ.get("SUBAGENT_TOKEN") or None)
+    return Caller(os.environ.get("SUBAGENT_RUN_ID") or None, os.environ.get("SUBAGENT_TOKEN") or _token_in_file())
+
+
+def inherited(deny: Sequence[str]) -> dict[str, str]:
+    """The caller's variables as an agent gets them: without those that are ours, and without those that are denied."""
+    from fnmatch import fnmatchcase
+
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("SUBAGENT_") and not any(fnmatchcase(name, pattern) for pattern in deny)
+    }
+
+
+def own_folder() -> str | None:
+    """Where our own command lies, as far as can be told."""
+    for folder in (os.path.dirname(os.path.abspath(sys.argv[0])), os.path.dirname(sys.executable)):
+        if os.access(os.path.join(folder, "subagent"), os.X_OK) and os.path.isfile(os.path.join(folder, "subagent")):
+            return folder
+    return None
+
+
+def _token_in_file() -> str | None:
+    path = os.environ.get("SUBAGENT_TOKEN_FILE")
+    if not path:
+        return None
+    try:
+        with open(path, encoding="ascii") as file:
+            return file.read(256).strip() or None
+    except (OSError, ValueError) as error:
+        raise Denied(f"the token cannot be read from SUBAGENT_TOKEN_FILE: {error}") from error
 
 
 def is_ours(folder: str) -> bool:
@@ -136,7 +188,7 @@ def _in_file(setting: Setting, table: Mapping[str, Any], path: str) -> str:
     value = table[setting.name]
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise InvalidInput(f"{path}: a setting is a text or a number, not {str(value)[:40]!r}", code="invalid_setting")
-    if setting.parse is _folder:
+    if setting.parse in (_folder, _file):
         return os.path.join(os.path.dirname(path), os.path.expanduser(str(value)))
     return str(value)
 
@@ -194,3 +246,21 @@ def _table(path: str) -> Mapping[str, Any]:
                 f"{path}: unknown setting {name[:40]!r}", code="invalid_setting", candidates=tuple(BY_NAME)
             )
     return table
+
+
+def agent_files(named: Found) -> list[str]:
+    """Files that define agents, the one that goes first in front; the shipped agents come after all of them."""
+    if named.value and not os.path.isfile(named.value):
+        raise InvalidInput(
+            f"agents ({named.source}) names a file that is not there: {named.value}", code="invalid_setting"
+        )
+    above = [os.path.join(folder, "agents.toml") for folder in _upwards()]
+    project = [path for path in above if os.path.isfile(path)][:1]
+    user = os.path.join(_home(os.environ, "XDG_CONFIG_HOME", ".config"), "agents.toml")
+    files = [*([named.value] if named.value else []), *project, *([user] if os.path.isfile(user) else [])]
+    return list(dict.fromkeys(files))
+
+
+def program_path() -> str:
+    """The folders in which the caller's programs are looked for."""
+    return os.environ.get("PATH") or os.defpath

@@ -4,10 +4,14 @@ Safe beside any number of other processes and of itself, and cheap however many 
 runs alone, and takes a lock only where there is something to write. A damaged run is reported and stops nobody else.
 """
 
+from collections.abc import Sequence
+
 from subagent_cli.core.command import Settle
 from subagent_cli.core.errors import SubagentError
-from subagent_cli.core.event import Event, Expired, Replied
+from subagent_cli.core.event import Event, Expired, Replied, Stopped
+from subagent_cli.core.transition import LOST
 from subagent_cli.services.context import Context, Payload
+from subagent_cli.services.leftovers import orphans_of
 from subagent_cli.store import removal
 from subagent_cli.store.reconcile import reconcile
 
@@ -22,6 +26,7 @@ def sweep(
     healed = reconcile(runs, lambda run_id: runs.read(run_id, now()), dry_run=dry_run)
     faults = list(healed.faults)
     events: list[Event] = []
+    unkept: list[str] = []
     active = runs.index.active()
     # In a dry run those that would be entered have no entry yet.
     for run_id in sorted({*active, *healed.entered}):
@@ -34,7 +39,11 @@ def sweep(
                 faults.append(error)
             continue
         events += late
+        if any(isinstance(event, Stopped) for event in late):
+            unkept.append(run_id)
     emptied = removal.empty_trash(runs.layout) if healed.trash and not dry_run else []
+    # One whose outcome was decided before its keeper died has lost nothing.
+    lost = [run_id for run_id in unkept if runs.exists(run_id) and runs.read(run_id, now()).state == LOST]
     removed = [*healed.removed, *emptied]
     expired = [event.message_id for event in events if isinstance(event, Expired)]
     defaulted = [event.message_id for event in events if isinstance(event, Replied)]
@@ -43,10 +52,18 @@ def sweep(
         "expired": len(expired),
         "defaulted": len(defaulted),
         "timedOut": 0,
-        "lost": 0,
+        "lost": len(lost),
         "errors": [fault.message for fault in faults],
         "messages": expired + defaulted,
+        "lostRuns": lost,
+        "orphans": _left_behind(context, unkept),
         "entered": healed.entered,
         "removed": removed,
         "dryRun": dry_run,
     }, faults
+
+
+def _left_behind(context: Context, unkept: Sequence[str]) -> dict[str, list[int]]:
+    """Which of these runs still have processes although their keepers are gone. They are told of, not ended."""
+    found = {run_id: orphans_of(context, run_id) for run_id in unkept if context.runs.exists(run_id)}
+    return {run_id: [pid for pid, _ in processes] for run_id, processes in found.items() if processes}

@@ -1,16 +1,22 @@
-"""Waiting without polling: for an answer, for a question.
+"""Waiting without polling: for an answer, for a question, for the end of runs.
 
 A wait wakes when the run's files change, when a deadline passes, or when its time is up. It changes nothing by
 itself and can be interrupted at any time: whatever it waited for goes on.
 """
 
-from subagent_cli.core.errors import NotFound, Refused, Stalled, SubagentError
-from subagent_cli.core.ids import short
+from collections.abc import Sequence
+
+from subagent_cli.core.errors import InvalidInput, NotFound, Refused, Stalled, SubagentError
+from subagent_cli.core.ids import is_uuid, short
 from subagent_cli.core.moment import elapsed
-from subagent_cli.core.question import PENDING
-from subagent_cli.services import addresses, questions
+from subagent_cli.core.question import PENDING, Question
+from subagent_cli.core.run import Run
+from subagent_cli.services import addresses, outcomes, questions
 from subagent_cli.services.context import Context, Payload
 from subagent_cli.store.watch import Watch
+
+NOTHING_KNOWN = "-"
+_SOON, _LATE = 0.005, 1.0
 
 
 def for_answer(
@@ -71,6 +77,74 @@ def for_question(
             if left <= 0:
                 raise Stalled("no question came in time", code="no_question", hint="nothing was changed")
             watch.wait(left / 1000)
+
+
+def for_runs(
+    context: Context,
+    names: Sequence[str],
+    *,
+    count: int | None = None,
+    timeout: int | None = None,
+    questions_too: bool = True,
+    after: str | None = None,
+) -> Payload:
+    """Until `count` of the runs (all, unless told otherwise) are over, a question waits that was not known at the
+    cursor `after`, or the time is up; `woke` says which. A run is over when its outcome is decided and its process has
+    ended."""
+    run_ids = list(dict.fromkeys(addresses.run(context, name) for name in names))
+    if context.caller.token and context.caller.run_id in run_ids:
+        raise Refused("a run cannot wait for its own end", code="own_run")
+    if count is not None and count > len(run_ids):
+        raise InvalidInput(f"{count} of {len(run_ids)} runs will never have ended", code="usage")
+    need = len(run_ids) if count is None else count
+    known = _known(after)
+    start = context.clock.now()
+    again: float | None = _SOON
+    with Watch() as watch:
+        while True:
+            for run_id in run_ids:
+                watch.add_all(context.runs.places(run_id))
+            now = context.clock.now()
+            runs = [context.runs.read(run_id, now) for run_id in run_ids]
+            left = None if timeout is None else timeout - elapsed(start, now)
+            waiting = [(run, question) for run in runs if not run.over for question in run.pending]
+            if sum(run.over for run in runs) >= need:
+                return _woke(context, "done", runs, waiting)
+            if questions_too and any(_mark(question.id) not in known for _, question in waiting):
+                return _woke(context, "question", runs, waiting)
+            if left is not None and left <= 0:
+                return _woke(context, "timeout", runs, waiting)
+            # A keeper that dies is told of a moment before its lock falls, so whoever is woken looks again soon.
+            pauses = [pause for pause in (again, None if left is None else left / 1000) if pause is not None]
+            if watch.wait(min(pauses) if pauses else None):
+                again = _SOON
+            elif again is not None:
+                again = again * 4 if again < _LATE else None
+
+
+def _woke(context: Context, why: str, runs: Sequence[Run], waiting: Sequence[tuple[Run, Question]]) -> Payload:
+    return {
+        "woke": why,
+        "cursor": ".".join(sorted(_mark(question.id) for _, question in waiting)) or NOTHING_KNOWN,
+        "runs": [outcomes.view(run) for run in runs],
+        "questions": [questions.waiting(run, question, context) for run, question in waiting],
+    }
+
+
+def _mark(message_id: str) -> str:
+    """A few digits that stand for a question; ids of other programs may be anything."""
+    if is_uuid(message_id):
+        return short(message_id).lower()
+    from zlib import crc32
+
+    return f"{crc32(message_id.encode('utf-8', 'replace')):08x}"
+
+
+def _known(cursor: str | None) -> set[str]:
+    marks = set() if cursor in (None, NOTHING_KNOWN) else set(cursor.split("."))
+    if any(len(mark) != 8 or not set(mark) <= set("0123456789abcdef") for mark in marks):
+        raise InvalidInput(f"not a cursor: {str(cursor)[:40]!r}", code="invalid_cursor", hint="as a wait printed it")
+    return marks
 
 
 def _limit(context: Context, timeout: int | None) -> int:

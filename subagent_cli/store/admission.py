@@ -63,6 +63,9 @@ def _prepare(layout: Layout, archive: Archive, arrival: Arrival) -> None:
         atomic.make_folders(os.path.dirname(path))
         new = arrival.changed.get(name)
         _write(path, archive.chunks(f"{arrival.source}/{name}") if new is None else (new,))
+    if arrival.run.alive:
+        # Nobody keeps it here, and this is what proves it.
+        atomic.create(os.path.join(folder, os.path.basename(layout.alive(arrival.run.id))), b"")
     if os.path.isdir(os.path.join(folder, QUARANTINE)):
         atomic.sync_folder(os.path.join(folder, QUARANTINE))
     atomic.sync_folder(folder)

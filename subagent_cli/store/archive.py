@@ -53,7 +53,8 @@ class Writer:
     def add(self, layout: Layout, run_id: str) -> None:
         folder = layout.run(run_id)
         kept = [f"{QUARANTINE}/{name}" for name in _listed(layout.quarantine(run_id))]
-        paths = {name: os.path.join(folder, name) for name in (*_FILES, *kept)}
+        later = filter(_is_later_prompt, _listed(folder))
+        paths = {name: os.path.join(folder, name) for name in (*_FILES, *later, *kept)}
         if flat.lies_flat(layout, run_id):
             paths = dict(zip((META, LOG, PROMPT), flat.names(layout, run_id), strict=True))
         for name, path in paths.items():
@@ -176,6 +177,12 @@ def _listed(folder: str) -> list[str]:
     return sorted(filter(_harmless, os.listdir(folder)))
 
 
+def _is_later_prompt(name: str) -> bool:
+    """What an agent was told at a later attempt."""
+    number = name.removeprefix("prompt-").removesuffix(".md")
+    return number.isdecimal() and number.isascii() and name == os.path.basename(_HERE.prompt_of("run", int(number)))
+
+
 def _harmless(name: str) -> bool:
     return (
         0 < len(name.encode("utf-8", "replace")) <= 128
@@ -192,7 +199,7 @@ def _checked(entries: Sequence[ZipInfo]) -> dict[str, ZipInfo]:
         name = entry.filename
         run_id, _, file = name.partition("/")
         folder, _, inner = file.partition("/")
-        known = file in _FILES or (folder == QUARANTINE and _harmless(inner))
+        known = file in _FILES or _is_later_prompt(file) or (folder == QUARANTINE and _harmless(inner))
         if name != entry.orig_filename or (name != MANIFEST and not (is_uuid(run_id) and known)):
             raise _bad(f"it holds a name that has no place in it: {entry.orig_filename[:80]!r}")
         if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG) or entry.is_dir():

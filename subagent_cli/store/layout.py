@@ -47,6 +47,23 @@ class Layout:
     def prompt(self, run_id: str) -> str:
         return os.path.join(self.root, run_id, "prompt.md")
 
+    def prompt_of(self, run_id: str, attempt: int) -> str:
+        """What the agent was told at this attempt."""
+        return self.prompt(run_id) if attempt == 1 else os.path.join(self.root, run_id, f"prompt-{attempt}.md")
+
+    def alive(self, run_id: str) -> str:
+        """What the keeper of a run holds a lock on as long as it lives."""
+        return os.path.join(self.root, run_id, ".alive")
+
+    def token(self, run_id: str) -> str:
+        """The worker's token, where it was to be handed over in a file; gone when the worker is."""
+        return os.path.join(self.root, run_id, ".token")
+
+    def wake(self, run_id: str) -> str:
+        """The pipe through which the keeper of a run is told to look at its journal. Outside the run, so that nobody
+        who reads all files of a run waits at it."""
+        return os.path.join(self.locks, f"{run_id}.wake")
+
     def log(self, run_id: str) -> str:
         return os.path.join(self.root, run_id, "log")
 

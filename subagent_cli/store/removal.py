@@ -125,6 +125,7 @@ def _free(layout: Layout, run_id: str, entries: Entries) -> list[str]:
         run_store.reached("deleted")
         # Whoever waits for this lock notices that its file has gone, and asks for it anew.
         atomic.unmark(layout.lock(run_id))
+        atomic.unmark(layout.wake(run_id))
     except (OSError, SubagentError) as error:
         reason = error.message if isinstance(error, SubagentError) else error.strerror or str(error)
         return [f"run {run_id} is gone, but its remains could not be removed yet: {reason}"]

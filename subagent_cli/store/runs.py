@@ -20,8 +20,8 @@ from subagent_cli.core.evolution import fold
 from subagent_cli.core.moment import Moment
 from subagent_cli.core.projection import project
 from subagent_cli.core.run import REPLIED, WAITING, Run
-from subagent_cli.core.transition import decide, due
-from subagent_cli.store import atomic, codec, flat, journal
+from subagent_cli.core.transition import decide, due, lost
+from subagent_cli.store import alive, atomic, codec, flat, journal
 from subagent_cli.store.index import Index
 from subagent_cli.store.layout import TEMPORARY, Layout
 from subagent_cli.store.reader import Reader, Spec
@@ -100,11 +100,19 @@ class Runs:
         with self.locked(run_id), atomic.io("unlink the run"):
             return flat.unlink(self.layout, run_id)
 
-    def create(self, spec: Spec, prompt: str, phase: str, now: Moment, key_digest: str | None = None) -> Run:
-        """A new run, which appears whole or not at all."""
+    def create(
+        self,
+        spec: Spec,
+        prompt: str,
+        phase: str,
+        now: Moment,
+        key_digest: str | None = None,
+        claim: alive.Claim | None = None,
+    ) -> Run:
+        """A new run, which appears whole or not at all; with a claim it appears as one whose keeper lives."""
         run_id: str = spec["runId"]
-        command = " ".join(spec["argv"] or [spec["agentName"]])
-        event = Created(now, run_id, spec["agentName"], command, phase)
+        command = _joined(spec["argv"]) if spec["argv"] else spec["agentName"]
+        event = Created(now, run_id, spec["agentName"], command, phase, bool(claim) or None, spec.get("sessionId"))
         run = fold(Run(run_id), (event,))
         picture = codec.document(project(run))
         lines = journal.lines(0, [(event, None)], journal.digest(picture))
@@ -121,6 +129,8 @@ class Runs:
                     (self.layout.log(run_id), b""),
                 ):
                     atomic.create(os.path.join(prepared, os.path.basename(path)), data)
+                if claim:
+                    claim.take(os.path.join(prepared, os.path.basename(self.layout.alive(run_id))))
                 atomic.sync_folder(prepared)
                 reached("prepared")
                 self.index.enter(run_id, name=spec["name"], parent_id=spec["parentId"], key_digest=key_digest)
@@ -148,9 +158,17 @@ class Runs:
         """What was asked of the run; empty for a run that another program made."""
         return self._reader.spec(run_id)
 
+    def token_hash(self, run_id: str) -> str | None:
+        """The hash of the worker's token, where a later attempt has brought another one than was asked with."""
+        return self._reader.fold(run_id).run.token_hash
+
     def read(self, run_id: str, now: Moment) -> Run:
         """The run as it stands, without a lock and without a trace."""
         run, _ = self._look(run_id, now)
+        if run.alive and alive.dead(self.layout, run_id):
+            # Its last word may have come since the journal was read, and stands there for certain now.
+            run, _ = self._look(run_id, now)
+            run = fold(run, lost(run, now))
         return fold(run, due(run, now, self._ttl))
 
     def unsettled(self, run_id: str, now: Moment) -> tuple[Sequence[Event], bool]:
@@ -161,7 +179,8 @@ class Runs:
             # What lies flat is another program's alone as long as there is nothing of ours to say.
             foreign = foreign and not self.lies_flat(run_id)
             left = foreign or not run.active or bool(self._temporary(run_id))
-        return due(run, now, self._ttl), left
+        gone = lost(run, now) if run.alive and alive.dead(self.layout, run_id) else ()
+        return [*gone, *due(run, now, self._ttl)], left
 
     def records(self, run_id: str, after: int = 0) -> list[Record]:
         """The journal's committed lines behind line number `after`."""
@@ -204,11 +223,13 @@ class Runs:
         with self.locked(run_id):
             reached("locked")
             at = now()
+            # Before the journal is read: a keeper that is dead now has said there all that it ever will.
+            gone = isinstance(command, Settle) and alive.dead(self.layout, run_id)
             sight = self._reader.see(run_id)
             picture, folded = sight.picture, sight.folded
             seen = sight.absorbed(at)
             before = fold(folded.run, seen)
-            late = due(before, at, self._ttl)
+            late = [*(lost(before, at) if gone else ()), *due(before, at, self._ttl)]
             before = fold(before, late)
             reached("folded")
             wanted = decide(before, command, at)
@@ -293,6 +314,10 @@ class Runs:
                 atomic.unmark(os.path.join(self.layout.run(run_id), name))
             self._ring.settle(run_id, late, now)
             self._leave(run_id, run)
+            if run.gone:
+                # What the keeper would have taken with it.
+                atomic.unmark(self.layout.wake(run_id))
+                atomic.unmark(self.layout.token(run_id))
         except OSError as error:
             return (f"run {run_id} could not be tidied: {error.strerror}",)
         return ()
@@ -307,6 +332,13 @@ class Runs:
             return codec.document(project(run))
         except ValueError as error:
             raise self._reader.unreadable(run.id, str(error)) from error
+
+
+def _joined(words: Sequence[str]) -> str:
+    """A command as somebody would type it."""
+    from shlex import join
+
+    return join(words)
 
 
 def _claim(document: Document) -> str | None:

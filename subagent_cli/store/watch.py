@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any
 
 _CLOSE_WRITE, _MODIFY, _MOVED_TO, _CREATE, _DELETE = 0x8, 0x2, 0x80, 0x100, 0x200
-_EVENTS = _CLOSE_WRITE | _MODIFY | _MOVED_TO | _CREATE | _DELETE
+_EVENTS = _CLOSE_WRITE | _MOVED_TO | _CREATE | _DELETE
 _FLAGS = os.O_NONBLOCK | os.O_CLOEXEC
 
 # The system counts the milliseconds of a poll in 31 bits.
@@ -27,16 +27,25 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.02, 1.0
 
 
 class Watch:
-    """A set of folders; `wait` returns when something in one of them has changed, or the time is up."""
+    """A set of folders; `wait` returns when something in one of them has changed, or the time is up.
+
+    A file that is being written counts when it is closed, or with `growing` at every write: a log is kept open.
+    """
 
     def __init__(
-        self, folders: Iterable[str] = (), *, first_pause: float = FIRST_PAUSE, longest_pause: float = LONGEST_PAUSE
+        self,
+        folders: Iterable[str] = (),
+        *,
+        growing: bool = False,
+        first_pause: float = FIRST_PAUSE,
+        longest_pause: float = LONGEST_PAUSE,
     ) -> None:
         # A call that waits is no longer a short one: what `start` turned off is wanted again.
         gc.enable()
         self._libc: Any = None
         self._fd = -1
         self._watched: set[str] = set()
+        self._events = _EVENTS | (_MODIFY if growing else 0)
         self._pause, self._longest_pause = first_pause, longest_pause
         self._open()
         self.add_all(folders)
@@ -67,24 +76,26 @@ class Watch:
         """Watches one more folder, or a file; one that is not there is passed over."""
         if self.polling or folder in self._watched:
             return
-        if self._libc.inotify_add_watch(self._fd, os.fsencode(folder), _EVENTS) < 0:
+        if self._libc.inotify_add_watch(self._fd, os.fsencode(folder), self._events) < 0:
             if os.path.isdir(folder):
                 self._close()
             return
         self._watched.add(folder)
 
-    def wait(self, seconds: float | None) -> None:
-        """Until something changes, or for so long."""
+    def wait(self, seconds: float | None) -> bool:
+        """Until something changes, or for so long; whether something is known to have changed."""
         if self.polling:
             time.sleep(self._pause if seconds is None else max(0.0, min(seconds, self._pause)))
             self._pause = min(self._pause * 2, self._longest_pause)
-            return
+            return False
         poll = select.poll()
         poll.register(self._fd, select.POLLIN)
         if poll.poll(None if seconds is None else 1000 * max(0.0, min(seconds, _LONGEST_POLL))):
             with suppress(BlockingIOError):
                 while os.read(self._fd, 65_536):
                     pass
+            return True
+        return False
 
     def _open(self) -> None:
         if not sys.platform.startswith("linux"):

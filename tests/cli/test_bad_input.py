@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from subagent_cli.core.errors import Damaged, InvalidInput, NotFound
-from subagent_cli.services import listing, logs, questions, runs
+from subagent_cli.services import listing, logs, outcomes, questions, runs
 from subagent_cli.services.context import Context, open_context
 from subagent_cli.services.settings import Caller
 from tests.command import Command, Done
@@ -49,7 +49,7 @@ HOSTILE = hostile()
 VERBS: dict[str, Callable[[Context, str], object]] = {
     "status": lambda desk, word: runs.status(desk, word),
     "update": lambda desk, word: runs.update(desk, word, "success", "Done."),
-    "result": lambda desk, word: runs.result(desk, word),
+    "result": lambda desk, word: outcomes.result(desk, word),
     "logs": lambda desk, word: logs.tail(desk, word),
     "pending": lambda desk, word: questions.pending(desk, word),
     "ask": lambda desk, word: questions.ask(desk, "Which?", run=word),
@@ -365,7 +365,7 @@ def test_a_damaged_document_is_told_and_left_alone_and_hides_no_other(
         lambda: questions.reply(desk, bad, "That.", message=message_id),
         lambda: questions.check(desk, message_id, run=bad),
         lambda: runs.update(desk, bad, "success"),
-        lambda: runs.result(desk, bad),
+        lambda: outcomes.result(desk, bad),
         lambda: questions.pending(desk, bad),
     )
     for number, call in enumerate(calls):

@@ -91,7 +91,7 @@ def test_an_ambiguous_part_is_answered_with_the_candidates(cli: Command, runs_di
 def test_what_is_refused_in_this_state_says_so(cli: Command) -> None:
     run_id = create(cli)
     told = error(cli, "result", run_id, code=4, name="not_finished")
-    assert str(told["next"]).startswith("subagent status ")
+    assert str(told["next"]).startswith("subagent wait ")
     cli("update", run_id, "success")
     error(cli, "ask", "Which?", "--run", run_id, code=4, name="run_finished")
     error(cli, "update", run_id, "running", code=4, name="run_finished")

@@ -14,7 +14,7 @@ import pytest
 
 from subagent_cli.core.command import Settle
 from subagent_cli.core.errors import InvalidInput, Refused
-from subagent_cli.services import clean, links, listing, questions, runs
+from subagent_cli.services import clean, links, listing, outcomes, questions, runs
 from subagent_cli.services.context import Context
 from subagent_cli.services.sweep import sweep
 from subagent_cli.services.waiting import for_answer
@@ -212,7 +212,7 @@ def test_the_log_is_one_for_both_and_the_folder_itself_may_be_a_link(
     log = (root / run_id / "log").read_text()
     assert re.findall(r"Summary: (.*)", log) == ["Half way", "Done"]
     assert (root / f"{run_id}.log").is_symlink()
-    assert runs.result(context, run_id)["result"] == "Done"
+    assert outcomes.result(context, run_id)["result"] == "Done"
 
 
 @pytest.mark.case("X3")

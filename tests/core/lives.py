@@ -6,7 +6,23 @@ from typing import Any
 from hypothesis import strategies as st
 
 from subagent_cli.core.absorption import absorb
-from subagent_cli.core.command import ALL, LATEST, OLDEST, ONLY, Acknowledge, Ask, Command, Reply, Report, Settle, Tell
+from subagent_cli.core.command import (
+    ALL,
+    LATEST,
+    OLDEST,
+    ONLY,
+    Acknowledge,
+    Ask,
+    Command,
+    Exit,
+    Reply,
+    Report,
+    Resume,
+    Settle,
+    Stop,
+    Submit,
+    Tell,
+)
 from subagent_cli.core.document import MESSAGE_KEYS, MESSAGE_WORDS, RUN_KEYS, RUN_WORDS, Document
 from subagent_cli.core.errors import SubagentError
 from subagent_cli.core.event import Created, Event, Exited
@@ -27,8 +43,8 @@ def later(ms: int, since: Moment = START) -> Moment:
     return since._replace(ms=since.ms + ms, up=since.up + ms)
 
 
-def begun(phase: str = RUNNING) -> Run:
-    return fold(Run(RUN), [Created(START, RUN, "worker", "worker --go", phase)])
+def begun(phase: str = RUNNING, *, kept: bool = False) -> Run:
+    return fold(Run(RUN), [Created(START, RUN, "worker", "worker --go", phase, kept or None)])
 
 
 def do(run: Run, *commands: Command, now: Moment = START) -> Run:
@@ -46,9 +62,9 @@ def seen(run: Run, document: Document, now: Moment = START) -> Run:
     return fold(run, absorb(run, document, now))
 
 
-def lived(steps: Sequence[Step]) -> list[Run]:
+def lived(steps: Sequence[Step], *, kept: bool = False) -> list[Run]:
     """Every run on the way, the newest last. What is refused is passed over."""
-    run, now = begun(), START
+    run, now = begun(kept=kept), START
     runs = [run]
     for step in steps:
         events: Sequence[Event]
@@ -95,6 +111,8 @@ commands: st.SearchStrategy[Command] = st.one_of(
     st.builds(Reply, answers, st.none() | message_ids, st.sampled_from([ONLY, OLDEST, LATEST, ALL]), keys),
     st.builds(Acknowledge, st.none() | message_ids),
     st.builds(Report, st.sampled_from(["success", "error", "running", "completed"]), st.none() | texts),
+    st.builds(Submit, st.sampled_from(["result", "error"]), texts, st.none() | st.just("network")),
+    st.builds(Stop, st.sampled_from(["cancelled", "timed_out"]), texts, st.sampled_from([0, 5000]), st.booleans()),
     st.just(Settle()),
 )
 exits = st.builds(Exited, st.just(START), st.sampled_from([0, 1, 3, 127]), st.just(START.iso), st.none() | texts)
@@ -102,6 +120,11 @@ steps: st.SearchStrategy[list[Step]] = st.lists(
     st.one_of(commands, commands, commands, exits, st.sampled_from([1, 1000, DAY])), max_size=12
 )
 lives = steps.map(lived)
+keepers_words = st.builds(Exit, st.integers(1, 3), st.sampled_from([0, 1, 137]), st.none() | texts, st.none() | texts)
+resumptions = st.builds(Resume, st.just("worker --again"), texts, st.just("hash"), st.none(), keys)
+kept_lives = st.lists(st.one_of(commands, commands, keepers_words, resumptions), max_size=14).map(
+    lambda steps: lived(steps, kept=True)
+)
 runs = lives.map(lambda life: life[-1])
 
 values: st.SearchStrategy[Any] = st.recursive(

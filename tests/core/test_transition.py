@@ -5,9 +5,33 @@ from itertools import pairwise, product
 import pytest
 from hypothesis import given
 
-from subagent_cli.core.command import ALL, LATEST, OLDEST, Acknowledge, Ask, Command, Reply, Report, Settle, Tell
+from subagent_cli.core.command import (
+    ALL,
+    LATEST,
+    OLDEST,
+    Acknowledge,
+    Ask,
+    Command,
+    Reply,
+    Report,
+    Settle,
+    Submit,
+    Tell,
+)
 from subagent_cli.core.errors import InvalidInput, NotFound, Refused, SubagentError
-from subagent_cli.core.event import Acknowledged, Asked, Event, Exited, Expired, Replied, Reported, Told
+from subagent_cli.core.event import (
+    Acknowledged,
+    Asked,
+    Event,
+    Exited,
+    Expired,
+    Replied,
+    Reported,
+    Resumed,
+    Stopped,
+    Submitted,
+    Told,
+)
 from subagent_cli.core.evolution import fold
 from subagent_cli.core.moment import Moment
 from subagent_cli.core.projection import project
@@ -24,8 +48,14 @@ TRIGGERS: dict[str, Event] = {
     "reported success": Reported(START, SUCCESS, START.iso),
     "reported completed": Reported(START, COMPLETED, START.iso),
     "reported error": Reported(START, ERROR, START.iso),
+    "submitted result": Submitted(START, "result", "done", START.iso),
+    "submitted error": Submitted(START, "error", "no disk", START.iso, "sub_agent_error"),
+    "cancelled": Stopped(START, "cancelled", "Cancelled", START.iso, 5000),
+    "timed_out": Stopped(START, "timed_out", "Sub-agent timed out", START.iso, 5000),
+    "lost": Stopped(START, "lost", "gone", START.iso, gone=True),
     "exited 0": Exited(START, 0, START.iso),
     "exited non-zero": Exited(START, 3, START.iso),
+    "resumed": Resumed(START, 2, "worker --again", "go on", "hash"),
 }
 COMMANDS: dict[str, Command] = {
     "asked": Ask("m9", "May I?"),
@@ -34,6 +64,8 @@ COMMANDS: dict[str, Command] = {
     "reported success": Report(SUCCESS),
     "reported completed": Report(COMPLETED),
     "reported error": Report(ERROR),
+    "submitted result": Submit("result", "done"),
+    "submitted error": Submit("error", "no disk"),
 }
 MOVES: dict[str, Event] = {
     "replied": Replied(START, "m1", "yes", START.iso),
@@ -68,6 +100,10 @@ def refusal(run: Run, command: Command) -> SubagentError:
 def lawful(phase: str, trigger: str) -> str | None:
     """The phase that follows, or None where it may not happen, in the words of the requirements."""
     verb, _, what = trigger.partition(" ")
+    if trigger == "resumed":
+        return RUNNING if phase in FINISHED else None
+    if verb in ("submitted", "cancelled", "timed_out", "lost"):
+        return None if phase in FINISHED else SUCCESS if what == "result" else ERROR
     if phase not in FINISHED:
         return {"asked": RUNNING, "told": RUNNING, "exited": SUCCESS if what == "0" else ERROR}.get(verb, what)
     if verb == "exited":

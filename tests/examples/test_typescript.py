@@ -122,6 +122,13 @@ def run(cli: Command) -> str:
     return cli("create", "helper", "Set the project up").out.strip()
 
 
+@pytest.fixture
+def launched(cli: Command) -> Iterator[Callable[..., str]]:
+    """`launched("sh", "-c", "exit 3")`: the id of a run that this command is started for; it ends with the test."""
+    yield lambda *words: cli("run", "Set the project up", "--", *words).out.strip()
+    cli("cancel", "--all", "--grace", "0")
+
+
 def outcome(process: "subprocess.Popen[bytes]") -> dict[str, Any]:
     out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err.decode()
@@ -170,6 +177,17 @@ def test_a_worker_asks_is_answered_by_number_and_reports_what_it_was_told(start:
     assert ended["status"] == "success"
     assert ended["summary"] == "The project is set up with postgres"
     assert [note["text"] for note in ended["notes"]] == ["Looking around"]
+
+
+def test_a_worker_can_be_started_by_run_and_be_answered_after_a_wait(
+    node: Node, built: Path, cli: Command, launched: Callable[..., str]
+) -> None:
+    run = launched(*node(str(built / "worker.js")))
+    assert cli("wait", run, "--timeout", "30s").code == 12
+    assert cli("reply", run, "2").code == 0
+    assert cli("wait", run, "--timeout", "30s").code == 0
+    ended = shown(cli, run)
+    assert (ended["summary"], ended["exitCode"]) == ("The project is set up with postgres", 0)
 
 
 def test_a_worker_that_nobody_answers_reports_that(start: Start, cli: Command, run: str) -> None:
@@ -266,6 +284,19 @@ def test_the_types_of_the_client_are_what_is_printed(node: Node, tmp_path: Path,
         ("Run", printed("status", run)),
     ]
     project(tmp_path / "samples", samples)
+    done = compiled(node, "--project", tmp_path / "samples")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_run_that_was_started_and_tried_again_has_the_type_too(
+    node: Node, tmp_path: Path, cli: Command, launched: Callable[..., str]
+) -> None:
+    failed, hanging = launched("sh", "-c", "exit 3"), launched("sleep", "1000")
+    assert cli("wait", failed, "--timeout", "30s").code == 10
+    assert cli("retry", failed, "--wait").code == 10
+    runs = [shown(cli, failed), shown(cli, hanging)]
+    assert [(run["alive"], len(run["attempts"])) for run in runs] == [(False, 1), (True, 0)]
+    project(tmp_path / "samples", [("Run", json.dumps(run)) for run in runs])
     done = compiled(node, "--project", tmp_path / "samples")
     assert done.returncode == 0, done.stdout + done.stderr
 

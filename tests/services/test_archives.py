@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from subagent_cli.core.errors import Damaged, InvalidInput, NotFound, Refused, RunNotFound
-from subagent_cli.services import archives, questions, runs
+from subagent_cli.services import archives, outcomes, questions, runs
 from subagent_cli.services.context import Context, open_context
 from subagent_cli.services.settings import Caller
 from tests.services.desk import (
@@ -83,7 +83,7 @@ def test_the_run_goes_on_where_it_was_taken(desk: Context, elsewhere: Context) -
     assert [item["question"] for item in questions.pending(elsewhere)[0]] == ["And now?"]
     questions.reply(elsewhere, run_id, "Go on.")
     runs.update(elsewhere, run_id, "success")
-    assert runs.result(elsewhere, "busy")["status"] == "success"
+    assert outcomes.result(elsewhere, "busy")["status"] == "success"
 
 
 def test_the_archive_says_what_it_is(desk: Context) -> None:

@@ -47,7 +47,7 @@ def test_a_worker_with_its_token_acts_as_its_run(
     assert questions.ask(worker, "Which?")["runId"] == made["runId"]
     child = runs.create(worker, "helper", "A part of it")
     grandchild_spec = worker.runs.spec(child["runId"])
-    assert (grandchild_spec["parentId"], grandchild_spec["depth"]) == (made["runId"], 1)
+    assert (grandchild_spec["parentId"], grandchild_spec["depth"]) == (made["runId"], 2)
 
 
 def test_a_run_id_alone_only_names_the_default_run(
@@ -57,7 +57,7 @@ def test_a_run_id_alone_only_names_the_default_run(
     carry(monkeypatch, run_id, None)
     operator = open_context({"runs_dir": str(runs_dir)}, clock)
     spec = operator.runs.spec(runs.create(operator, "helper", "Do it")["runId"])
-    assert (spec["parentId"], spec["depth"]) == (None, 0)
+    assert (spec["parentId"], spec["depth"]) == (None, 1)
 
 
 @pytest.mark.parametrize("wrong", ["another run's", "made up", "shortened", "capitals", "half character", "spaces"])

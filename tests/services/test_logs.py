@@ -96,3 +96,24 @@ def test_a_line_ends_at_a_line_feed_and_nowhere_else(desk: Context, runs_dir: Pa
         ("stdout", "first"),
         ("stdout", forged),
     ]
+
+
+def test_lines_of_a_flood_belong_to_the_stream_of_the_stamped_line_before_them(desk: Context) -> None:
+    run_id = create(desk)
+    log = b"[2026-01-01T00:00:00.000Z] [stdout] one\ntwo\n[2026-01-01T00:00:01.000Z] Status updated to: x\n  more\n"
+    Path(desk.runs.log_file(run_id)).write_bytes(log)
+    found = [(line["stream"], line["text"]) for line in logs.tail(desk, run_id)]
+    assert found == [("stdout", "one"), ("stdout", "two"), ("system", "Status updated to: x"), (None, "  more")]
+
+
+def test_the_edges_of_a_log_are_its_beginning_and_its_end(desk: Context) -> None:
+    run_id = create(desk)
+    stamp = b"[2026-01-01T00:00:00.000Z] "
+    middle = stamp + b"[stdout] " + b"x" * 3_000_000 + b"\n"
+    log = stamp + b"[stdout] first\n" + stamp + b"[stderr] not this\n" + middle + stamp + b"[stdout] last\n"
+    Path(desk.runs.log_file(run_id)).write_bytes(log)
+    found = logs.edges(desk, run_id, "stdout")
+    assert found.startswith(b"first\n")
+    assert found.endswith(b"\nlast")
+    assert len(found) < 2_200_000
+    assert b"not this" not in found

@@ -8,7 +8,7 @@ import pytest
 
 from subagent_cli.core.errors import InvalidInput, Refused, RunNotFound
 from subagent_cli.core.ids import short
-from subagent_cli.services import listing, questions, runs
+from subagent_cli.services import listing, outcomes, questions, runs
 from subagent_cli.services.context import Context, open_context
 from subagent_cli.services.settings import Caller
 from tests.services.desk import (
@@ -344,7 +344,7 @@ def test_after_it_is_made_a_run_is_addressed_by_its_id_alone(desk: Context) -> N
         assert questions.check(desk, message_id, run=run_id)["answer"] == "That."
         runs.update(desk, run_id, "success", "Done.")
         assert runs.status(desk, run_id)["agentName"] == agent
-        assert runs.result(desk, run_id)["result"] == "Done."
+        assert outcomes.result(desk, run_id)["result"] == "Done."
 
 
 @pytest.mark.case("X26")
@@ -359,7 +359,7 @@ def test_names_in_json_are_camel_case_but_where_a_seed_fixes_them(desk: Context)
     shown = runs.status(desk, run_id)
     (row,), _ = listing.find(desk)
     fixed = {"message_id"}
-    for answer in (asked, told, replied, checked, updated, shown, row, runs.result(desk, run_id)):
+    for answer in (asked, told, replied, checked, updated, shown, row, outcomes.result(desk, run_id)):
         assert [key for key in _keys(answer) - fixed if not re.fullmatch(r"[a-z]+([A-Z][a-z]+)*", key)] == []
     assert [key for key in _keys(waiting) if not re.fullmatch(r"[a-z]+(_[a-z]+)*", key)] == []
 
@@ -373,15 +373,15 @@ def _keys(value: object) -> set[str]:
 def test_the_result_of_an_unfinished_run_is_refused_with_the_next_command(desk: Context, runs_dir: Path) -> None:
     run_id = create(desk)
     with pytest.raises(Refused) as caught:
-        runs.result(desk, run_id)
+        outcomes.result(desk, run_id)
     assert caught.value.code == "not_finished"
-    assert caught.value.next == desk.spelled("status", short(run_id))
+    assert caught.value.next == desk.spelled("wait", short(run_id))
 
 
 def test_the_result_of_a_failed_run_is_its_error_and_kind(desk: Context) -> None:
     run_id = create(desk)
     runs.update(desk, run_id, "error", "No disk.")
-    outcome = runs.result(desk, run_id)
+    outcome = outcomes.result(desk, run_id)
     assert (outcome["error"], outcome["kind"], outcome["status"]) == ("No disk.", "sub_agent_error", "error")
     assert "result" not in outcome
 
@@ -411,7 +411,7 @@ def test_a_run_that_another_program_made_is_shown_as_it_stands(foreign_desk: Con
     before = snapshot(foreign_runs)
     shown = runs.status(foreign_desk, FOREIGN_RUN)
     assert (shown["status"], shown["exitCode"], shown["endTime"], shown["summary"]) == ("error", 3, STAMP, "No.")
-    assert runs.result(foreign_desk, FOREIGN_RUN)["error"] == "No."
+    assert outcomes.result(foreign_desk, FOREIGN_RUN)["error"] == "No."
     assert snapshot(foreign_runs) == before
 
 

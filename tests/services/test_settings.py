@@ -39,8 +39,13 @@ def test_an_option_goes_before_a_variable_before_the_project_before_the_user_bef
 
 @pytest.mark.parametrize("name", [setting.name for setting in settings.SETTINGS])
 def test_every_setting_can_be_given_in_each_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    text = {"runs_dir": str(tmp_path / "there"), "output": "json", "max_text": "77"}.get(name, "77s")
-    value = {"max_text": 77, "lock_timeout": 77_000, "question_ttl": 77_000, "answer_timeout": 77_000}.get(name, text)
+    paths, numbers = ("runs_dir", "agents"), ("max_text", "max_depth", "log_limit")
+    text = {"output": "json", **dict.fromkeys(paths, str(tmp_path / "there")), **dict.fromkeys(numbers, "77")}.get(
+        name, "77s"
+    )
+    value = {"output": "json", "env_deny": ("77s",), **dict.fromkeys(paths, text), **dict.fromkeys(numbers, 77)}.get(
+        name, 77_000
+    )
     assert settings.load({name: text})[name] == (value, "option")
     file = tmp_path / "subagent.toml"
     file.write_text(f'{name} = "{text}"')

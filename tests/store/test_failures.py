@@ -16,7 +16,7 @@ import pytest
 from subagent_cli.core.command import Settle
 from subagent_cli.core.errors import Busy, Failed, OutcomeUnknown, SubagentError
 from subagent_cli.core.run import Run
-from subagent_cli.services import listing, questions, runs
+from subagent_cli.services import listing, outcomes, questions, runs
 from subagent_cli.services.context import Context
 from subagent_cli.store import atomic, codec
 from tests.store.world import (
@@ -250,7 +250,7 @@ def test_a_key_makes_one_run_whatever_call_fails(tmp_path: Path, code: int) -> N
         lambda context: listing.find(context, active=True),
         lambda context: questions.pending(context),
         lambda context: questions.check(context, context.runs.index.questions()[0], peek=True),
-        lambda context: runs.result(context, "@last"),
+        lambda context: outcomes.result(context, "@last"),
     ],
     ids=["status", "list", "active", "pending", "check", "result"],
 )

@@ -1,12 +1,9 @@
 """`subagent create`."""
 
-from collections.abc import Sequence
-
 import click
 
 from subagent_cli.cli.verb import Answer, Context, text_argument, verb
-from subagent_cli.core.errors import InvalidInput
-from subagent_cli.services import runs
+from subagent_cli.services import runs, specs
 
 
 @verb("create", example='export SUBAGENT_RUN_ID=$(subagent create helper "Tidy the notes" --name tidy)')
@@ -32,17 +29,7 @@ def command(
     Prints the run's id. Its worker asks with SUBAGENT_RUN_ID set to it; --json also prints a token that proves the
     worker's identity, shown this once. The run is pending until its worker first asks, tells or reports.
     """
-    made = runs.create(context, agent, task, cwd=cwd, name=name, labels=_pairs(labels), key=key, link=link)
+    made = runs.create(
+        context, agent, task, cwd=cwd, name=name, labels=specs.pairs(labels, "label"), key=key, link=link
+    )
     return Answer(made, made["runId"])
-
-
-def _pairs(labels: Sequence[str]) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for label in labels:
-        key, equals, value = label.partition("=")
-        if not equals:
-            raise InvalidInput(f"--label takes KEY=VALUE: {label[:40]!r}", code="invalid_label")
-        if key in pairs:
-            raise InvalidInput(f"the label {key[:40]!r} is given twice", code="invalid_label")
-        pairs[key] = value
-    return pairs

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from subagent_cli.cli.output import Table, age
+from subagent_cli.cli.output import Table, age, one_line
 from subagent_cli.cli.verb import Answer, Context, complete_run, verb
 from subagent_cli.core.document import RUN_WORDS
 from subagent_cli.core.errors import InvalidInput, SubagentError
@@ -13,6 +13,7 @@ from subagent_cli.core.ids import short
 from subagent_cli.core.moment import Moment, duration, milliseconds
 from subagent_cli.services import listing
 
+_WIDEST = 200
 _STATUSES = (*RUN_WORDS, "cancelled", "timed_out", "lost")
 
 
@@ -98,7 +99,7 @@ def table(rows: Sequence[dict[str, Any]], context: Context, empty: str) -> Table
                 row["agentName"] or "",
                 age(row["startTime"], now),
                 row["name"] or "",
-                row["question"] or row["summary"] or "",
+                one_line(row["question"] or row["outcome"] or row["summary"], _WIDEST),
             )
             for row in rows
         ],

@@ -20,14 +20,15 @@ def command(context: Context, run: str | None, lines: int | None, follow: bool) 
     try:
         if follow:
             coming = logs.follow(context, addresses.run(context, run), lines)
-            return Answer(None, stream=(Answer(line, _text(line)) for line in coming))
+            return Answer(None, stream=(Answer(line, shown(line)) for line in coming))
         found = logs.tail(context, run, lines)
     except RunNotFound as error:
         return Answer([], talk=f"No logs found for run ID: {error.run_id}\n{did_you_mean(error)}".strip(), code=3)
-    return Answer(found, "\n".join(map(_text, found)))
+    return Answer(found, "\n".join(map(shown, found)))
 
 
-def _text(line: dict[str, str | None]) -> str:
+def shown(line: dict[str, str | None]) -> str:
+    """A line of a log as it stands there."""
     if line["timestamp"] is None:
         return line["text"] or ""
     stream = f"[{line['stream']}] " if line["stream"] in ("stdout", "stderr") else ""

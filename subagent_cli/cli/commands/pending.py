@@ -34,14 +34,15 @@ def command(context: Context, run: str | None, wait: bool, timeout: str | None) 
     now = context.clock.now()
     return Answer(
         waiting,
-        "\n".join(_text(item, now) for item in waiting),
+        "\n".join(shown(item, now) for item in waiting),
         talk="" if waiting else "no question is waiting",
         code=8 if faults else 0,
         warnings=[fault.message for fault in faults],
     )
 
 
-def _text(item: dict[str, Any], now: Moment) -> str:
+def shown(item: dict[str, Any], now: Moment) -> str:
+    """A question that waits: who asks what, and the command that answers it."""
     who = f"{item['agent_name'] or 'run'} {short(item['run_id'])}"
     lines = [f"{who} asks ({age(item['timestamp'], now)} ago): {indented(item['question'])}"]
     lines += [f"  {number}. {indented(text)}" for number, text in enumerate(item.get("options", ()), 1)]

@@ -50,6 +50,8 @@ def _text(found: dict[str, Any], now: Moment) -> str:
         lines.append(f"{found['message']} in {found['logDirectory']}")
     if found.get("kind"):
         lines.append(f"Kind: {found['kind']}")
+    if found.get("attempts"):
+        lines.append(f"Attempt: {found['attempt']}")
     for note in found.get("notes", ())[-1:]:
         lines.append(f"Note ({age(note['at'], now)} ago): {indented(note['text'])}")
     messages = found.get("messages", ())
@@ -59,8 +61,9 @@ def _text(found: dict[str, Any], now: Moment) -> str:
     pending = [message for message in messages if message["state"] == "PENDING"]
     for message, reply in zip(pending, found.get("next", ()), strict=False):
         lines += _question(message, reply, now)
-    if found.get("instructions") and not found.get("next"):
-        lines.append(found["instructions"])
+    others = found.get("next", ())[len(pending) :]
+    if found.get("instructions") and (others or not pending):
+        lines += [found["instructions"], *(f"  {command}" for command in others)]
     return "\n".join(lines)
 
 

@@ -1,0 +1,110 @@
+"""Cancelling: the run ends as cancelled, and its processes end.
+
+What has an outcome keeps it, but its process is stopped all the same. Runs that the run itself started go with it.
+When this returns, nothing is left of them that could be ended. Doing it twice does no harm.
+"""
+
+import os.path
+import time
+from collections.abc import Sequence
+
+from subagent_cli.core import command as wanted
+from subagent_cli.core.errors import InvalidInput, NotFound
+from subagent_cli.core.event import Stopped
+from subagent_cli.core.ids import short
+from subagent_cli.core.transition import CANCELLED, CANCELLED_TEXT
+from subagent_cli.services import addresses
+from subagent_cli.services.context import Context, Payload
+from subagent_cli.services.leftovers import end_orphans
+from subagent_cli.store import alive
+from subagent_cli.store.watch import Watch
+
+# How much longer than the grace a keeper may take over its last words.
+_PATIENCE_SECONDS = 15.0
+_LOOK_AGAIN_SECONDS = 0.02
+
+
+def cancel(
+    context: Context,
+    names: Sequence[str],
+    *,
+    everything: bool = False,
+    reason: str | None = None,
+    grace: int | None = None,
+) -> Payload:
+    """Cancels runs, or with `everything` all that have not ended; gives what was cancelled and what had ended."""
+    if bool(names) == everything:
+        raise InvalidInput("name the runs, or say --all for every active one", code="usage")
+    text = context.text(reason, "reason") if reason else CANCELLED_TEXT
+    limit: int = context.settings["stop_grace"].value if grace is None else grace
+    run_ids = _chosen(context, names, everything)
+    done: Payload = {"cancelled": [], "ended": [], "orphans": [], "notStopped": []}
+    # All are told first, so that they end at the same time.
+    told = [run_id for run_id in run_ids if _told(context, run_id, wanted.Stop(CANCELLED, text, limit), done)]
+    for run_id in told:
+        if not _over(context, run_id, limit / 1000 + _PATIENCE_SECONDS):
+            done["notStopped"].append(run_id)
+    for run_id in run_ids:
+        _end_orphans(context, run_id, limit / 1000, done)
+    return done
+
+
+def _chosen(context: Context, names: Sequence[str], everything: bool) -> list[str]:
+    """The runs that are meant, and all that they started and that may still be running."""
+    if everything:
+        context.must_be_there()
+        own = context.caller.run_id if context.caller.token else None
+        meant = context.runs.index.active() if own is None else context.runs.index.children(own)
+    else:
+        meant = [addresses.run(context, name) for name in names]
+    found = list(dict.fromkeys(meant))
+    for run_id in found:
+        # The list grows while it is gone through.
+        found += [child for child in context.runs.index.children(run_id) if child not in found]
+    return [run_id for run_id in found if context.runs.exists(run_id)]
+
+
+def _told(context: Context, run_id: str, command: wanted.Stop, done: Payload) -> bool:
+    """Writes the end down and tells the keeper; whether there is one to wait for."""
+    runs = context.runs
+    try:
+        gone = runs.read(run_id, context.clock.now()).gone
+        change = runs.change(run_id, command._replace(gone=gone), context.clock.now)
+    except NotFound:
+        return False
+    alive.nudge(runs.layout, run_id)
+    ended = change.before.finished
+    done["ended" if ended else "cancelled"].append(run_id)
+    if any(isinstance(event, Stopped) for event in change.events):
+        why = "" if command.text == CANCELLED_TEXT else f": {command.text}"
+        runs.log(run_id, f"Cancelled{why}", now=context.clock.now())
+    return bool(change.after.alive)
+
+
+def _over(context: Context, run_id: str, patience: float) -> bool:
+    """Waits until the keeper is gone; whether it is."""
+    until = time.monotonic() + patience
+    with Watch() as watch:
+        while not _gone(context, run_id):
+            watch.add_all(context.runs.places(run_id))
+            left = until - time.monotonic()
+            if left <= 0:
+                return not context.runs.exists(run_id)
+            # The lock falls a moment after the last event.
+            watch.wait(min(left, _LOOK_AGAIN_SECONDS))
+    return True
+
+
+def _gone(context: Context, run_id: str) -> bool:
+    """Whether its keeper is dead; where somebody took the proof away, its own last word counts."""
+    layout = context.runs.layout
+    if os.path.exists(layout.alive(run_id)):
+        return alive.dead(layout, run_id)
+    return not context.runs.exists(run_id) or context.runs.read(run_id, context.clock.now()).over
+
+
+def _end_orphans(context: Context, run_id: str, grace: float, done: Payload) -> None:
+    """What a killed keeper left behind, which nobody but us can find."""
+    ended, left = end_orphans(context, run_id, grace)
+    done["orphans"] += sorted(ended)
+    done["notStopped"] += [f"{short(run_id)}: process {pid}" for pid in sorted(left)]
