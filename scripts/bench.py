@@ -1,4 +1,4 @@
-"""Measures ourselves beside our yardsticks: `python scripts/bench.py [--quick] [--json]`.
+"""Measures ourselves beside our yardsticks: `python scripts/bench.py [--quick] [--json] [--only PART]`.
 
 Promises: every figure and its yardstick come from the same run, in rounds whose order is shuffled anew each time, and
 are medians; only the ratios mean anything on another machine. All of it happens in a temporary folder that is removed.
@@ -9,30 +9,38 @@ import argparse
 import json
 import os
 import platform
-import random
-import select
 import shutil
-import signal
 import sqlite3
 import stat
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from statistics import median
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from scripts import bench_living
+from scripts.bench_table import (
+    SUBAGENT,
+    Beside,
+    Case,
+    Row,
+    environment,
+    opened,
+    say,
+    shuffled,
+    started,
+    table,
+)
 from subagent_cli.core.event import Created, Reported
 from subagent_cli.core.evolution import fold
 from subagent_cli.core.projection import project
 from subagent_cli.core.run import CREATED, SUCCESS, Run
 from subagent_cli.services import questions, runs, sweep, waiting
-from subagent_cli.services.context import Context, open_context
+from subagent_cli.services.context import Context
 from subagent_cli.store import codec, journal
 from subagent_cli.store import runs as store
 from subagent_cli.store.watch import Watch
 
-SUBAGENT = os.path.join(os.path.dirname(sys.executable), "subagent")
 ACTIVE = 50
 LONG = 1000
 CLICK_APP = """\
@@ -65,10 +73,16 @@ class Amounts(NamedTuple):
     cycles: int
     long_cycles: int
     wakes: int
+    living: bench_living.Amounts
 
 
-FULL = Amounts(starts=40, scale_starts=21, many=100_000, batches=21, cycles=50, long_cycles=10, wakes=200)
-QUICK = Amounts(starts=11, scale_starts=7, many=10_000, batches=5, cycles=50, long_cycles=5, wakes=40)
+FULL = Amounts(
+    40, scale_starts=21, many=100_000, batches=21, cycles=50, long_cycles=10, wakes=200, living=bench_living.FULL
+)
+QUICK = Amounts(
+    11, scale_starts=7, many=10_000, batches=5, cycles=50, long_cycles=5, wakes=40, living=bench_living.QUICK
+)
+PARTS = ("cold", "cycles", "wakes", "living", "scale")
 FEW = 1000
 SCALE_GOALS = {
     "pending": 1.2,
@@ -81,59 +95,6 @@ SCALE_GOALS = {
 
 
 WAKE_LIMIT_MS = 5.0
-# How long a process that was told to wait may take to get there, in seconds.
-SETTLING = 0.02
-PATIENCE = 10.0
-
-
-class Row(NamedTuple):
-    """One line of the table. `goal` bounds ours / yardstick: from above for times, from below for rates."""
-
-    what: str
-    ours: float
-    yardstick: float
-    beside: str
-    unit: str
-    goal: float | None = None
-
-    @property
-    def ratio(self) -> float:
-        return self.ours / self.yardstick
-
-    @property
-    def sign(self) -> str:
-        return "≥" if self.unit == "/s" else "≤"
-
-    @property
-    def verdict(self) -> str:
-        if self.goal is None:
-            return ""
-        good = self.ratio >= self.goal if self.sign == "≥" else self.ratio <= self.goal
-        return "met" if good else "missed"
-
-
-class Case(NamedTuple):
-    """A process to start: its words, where, in which environment; made anew for each round, outside the timing."""
-
-    words: tuple[str, ...]
-    environment: dict[str, str]
-    folder: str
-
-
-def say(text: str) -> None:
-    print(f"bench: {text}", file=sys.stderr, flush=True)
-
-
-def environment(home: str, **changes: str) -> dict[str, str]:
-    """What every process here is started with: nothing of the caller's own settings, and none of Python's either,
-    which may forbid the compiled files that an installed program has. They too lie in the temporary folder."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SUBAGENT_", "PYTHON"))}
-    compiled = os.path.join(home, "compiled")
-    return {**kept, "PYTHONPYCACHEPREFIX": compiled, "XDG_CONFIG_HOME": home, "XDG_STATE_HOME": home, **changes}
-
-
-def opened(root: str) -> Context:
-    return open_context({"runs_dir": root})
 
 
 def new_run(context: Context) -> str:
@@ -144,38 +105,6 @@ def new_run(context: Context) -> str:
 def asked(context: Context, run_id: str) -> str:
     message_id: str = questions.ask(context, "Delete the old ones?", run=run_id, options=("yes", "no"))["messageId"]
     return message_id
-
-
-def started(case: Case) -> float:
-    """Milliseconds from starting the process to its end."""
-    os.chdir(case.folder)
-    talk = os.path.join(case.environment["XDG_STATE_HOME"], "stderr")
-    files = [
-        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-        (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
-        (os.POSIX_SPAWN_OPEN, 2, talk, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600),
-    ]
-    begin = time.perf_counter()
-    pid = os.posix_spawn(case.words[0], case.words, case.environment, file_actions=files)
-    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    end = time.perf_counter()
-    if code != 0:
-        with open(talk, encoding="utf-8", errors="replace") as file:
-            raise RuntimeError(f"{' '.join(case.words)} ended with {code}: {file.read().strip()}")
-    return (end - begin) * 1000
-
-
-def shuffled(measures: dict[str, Callable[[], float]], rounds: int) -> dict[str, float]:
-    """The median of each measure over rounds that take all of them in a new order; a first round does not count."""
-    found: dict[str, list[float]] = {name: [] for name in measures}
-    names = list(measures)
-    for turn in range(rounds + 1):
-        random.shuffle(names)
-        for name in names:
-            value = measures[name]()
-            if turn:
-                found[name].append(value)
-    return {name: median(values) for name, values in found.items()}
 
 
 def cold_starts(home: str, rounds: int) -> list[Row]:
@@ -305,45 +234,6 @@ def _names_of_many(home: str, root: str, newest: str) -> dict[str, Callable[[], 
     }
 
 
-class Beside:
-    """A process beside this one that waits for one thing after the other and says when it had it."""
-
-    def __init__(self, wait: Callable[[str], object]) -> None:
-        words, self._words = os.pipe()
-        self._times, times = os.pipe()
-        self._pid = os.fork()
-        if self._pid == 0:
-            self._serve(wait, words, times)
-        os.close(words)
-        os.close(times)
-
-    def waits(self, word: str) -> None:
-        """Tells it what to wait for, and gives it the time to get there."""
-        os.write(self._words, f"{word}\n".encode())
-        time.sleep(SETTLING)
-
-    def had_it(self) -> float:
-        if not select.select([self._times], [], [], PATIENCE)[0]:
-            raise RuntimeError("a process that waits was not woken")
-        return float(os.read(self._times, 100))
-
-    def end(self) -> None:
-        for fd in (self._words, self._times):
-            os.close(fd)
-        # Its pipe may stay open in another process that was forked later, so the end of it is no sign.
-        os.kill(self._pid, signal.SIGKILL)
-        os.waitpid(self._pid, 0)
-
-    def _serve(self, wait: Callable[[str], object], words: int, times: int) -> None:
-        """All that the other process does until it is ended. It must not return."""
-        try:
-            while True:
-                wait(os.read(words, 100).decode().strip())
-                os.write(times, repr(time.monotonic()).encode())
-        finally:
-            os._exit(1)
-
-
 def wakes(home: str, rounds: int) -> list[Row]:
     """How long after a reply was committed the one who waits for it has it, beside the kernel's own word."""
     context, worker = opened(os.path.join(home, "wakes")), opened(os.path.join(home, "wakes"))
@@ -352,7 +242,7 @@ def wakes(home: str, rounds: int) -> list[Row]:
     # Open already, so that one write is one event.
     file = os.open(os.path.join(folder, "file"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     answered = Beside(lambda word: waiting.for_answer(worker, word))
-    bare = Watch([folder])
+    bare = Watch([folder], growing=True)
     told = Beside(lambda _: bare.wait(None))
     committed: list[float] = []
     before = store.reached
@@ -528,55 +418,39 @@ def file_system(folder: str) -> str:
     return max(above)[1] if above else "unknown"
 
 
-def measured(parent: str | None, amounts: Amounts) -> tuple[list[Row], str]:
+def measured(parent: str | None, amounts: Amounts, only: str | None = None) -> tuple[list[Row], str]:
     home = tempfile.mkdtemp(prefix="subagent-bench-", dir=parent)
     back = os.getcwd()
     # What runs in this process reads settings too: they come from here, and so there are none.
     os.chdir(home)
     os.environ["XDG_CONFIG_HOME"] = home
+    parts: tuple[tuple[str, Callable[[], list[Row]]], ...] = (
+        (f"cold starts, {amounts.starts} rounds", lambda: cold_starts(home, amounts.starts)),
+        (f"cycles, {amounts.batches} rounds", lambda: cycles(home, amounts)),
+        (f"wake-ups, {amounts.wakes} rounds", lambda: wakes(home, amounts.wakes)),
+        (
+            f"runs that live, {bench_living.MANY} at once, {amounts.living.starts} starts",
+            lambda: bench_living.living(home, amounts.living),
+        ),
+        (f"{amounts.many:,} ended runs, {amounts.scale_starts} rounds", lambda: scale(home, amounts)),
+    )
     try:
-        kind = file_system(os.path.realpath(home))
-        say(f"cold starts, {amounts.starts} rounds")
-        rows = cold_starts(home, amounts.starts)
-        say(f"cycles, {amounts.batches} rounds")
-        rows += cycles(home, amounts)
-        say(f"wake-ups, {amounts.wakes} rounds")
-        rows += wakes(home, amounts.wakes)
-        say(f"{amounts.many:,} ended runs, {amounts.scale_starts} rounds")
-        rows += scale(home, amounts)
-        return rows, kind
+        rows: list[Row] = []
+        for name, (what, measure) in zip(PARTS, parts, strict=True):
+            if only in (None, name):
+                say(what)
+                rows += measure()
+        return rows, file_system(os.path.realpath(home))
     finally:
         os.chdir(back)
         say("tidying up")
         shutil.rmtree(home)
 
 
-def figure(value: float, unit: str) -> str:
-    return f"{value:,.0f} {unit}" if value >= 1000 else f"{value:.{1 if value >= 1 else 2}f} {unit}"
-
-
-def table(rows: Sequence[Row]) -> str:
-    cells = [("what", "ours", "yardstick", "", "ratio", "goal", "verdict")]
-    for row in rows:
-        goal = f"{row.sign} {row.goal:g}" if row.goal is not None else ""
-        yardstick = figure(row.yardstick, row.unit)
-        cells.append(
-            (row.what, figure(row.ours, row.unit), yardstick, row.beside, f"{row.ratio:.2f}", goal, row.verdict)
-        )
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    to_the_right = (False, True, True, False, True, True, False)
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(line, widths, to_the_right, strict=True)
-        ).rstrip()
-        for line in cells
-    )
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description="Measure subagent beside its yardsticks.")
     parser.add_argument("--quick", action="store_true", help="fewer rounds, 10,000 ended runs instead of 100,000")
+    parser.add_argument("--only", choices=PARTS, help="measure this part alone")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--dir", metavar="DIR", help="where to make the temporary folder: on the disk that is meant")
     given = parser.parse_args()
@@ -585,7 +459,7 @@ def main() -> int:
     for name in [name for name in os.environ if name.startswith("SUBAGENT_")]:
         del os.environ[name]
     amounts = QUICK if given.quick else FULL
-    rows, kind = measured(given.dir, amounts)
+    rows, kind = measured(given.dir, amounts, given.only)
     about: dict[str, Any] = {
         "python": platform.python_version(),
         "cores": os.cpu_count(),
@@ -594,6 +468,7 @@ def main() -> int:
             "coldStarts": amounts.starts,
             "cycles": amounts.batches,
             "wakes": amounts.wakes,
+            "living": amounts.living._asdict(),
             "scale": amounts.scale_starts,
         },
     }
@@ -606,7 +481,9 @@ def main() -> int:
     print(table(rows))
     print(
         f"\nMedians of shuffled rounds: {amounts.starts} of cold starts, {amounts.batches} of cycles,"
-        f" {amounts.wakes} of wake-ups, {amounts.scale_starts} of ended runs."
+        f" {amounts.wakes} of wake-ups, {amounts.scale_starts} of ended runs;"
+        f" of runs that live {amounts.living.starts} starts, {amounts.living.statuses} statuses,"
+        f" {amounts.living.captures} captures, {amounts.living.ends} ends."
         f"\nPython {about['python']}, {about['cores']} cores, {kind}. Only the ratios travel."
     )
     return 0
