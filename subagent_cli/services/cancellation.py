@@ -21,7 +21,6 @@ from subagent_cli.store.watch import Watch
 
 # How much longer than the grace a keeper may take over its last words.
 _PATIENCE_SECONDS = 15.0
-_LOOK_AGAIN_SECONDS = 0.02
 
 
 def cancel(
@@ -90,8 +89,7 @@ def _over(context: Context, run_id: str, patience: float) -> bool:
             left = until - time.monotonic()
             if left <= 0:
                 return not context.runs.exists(run_id)
-            # The lock falls a moment after the last event.
-            watch.wait(min(left, _LOOK_AGAIN_SECONDS))
+            watch.wait_closely(left)
     return True
 
 

@@ -16,7 +16,6 @@ from subagent_cli.services.context import Context, Payload
 from subagent_cli.store.watch import Watch
 
 NOTHING_KNOWN = "-"
-_SOON, _LATE = 0.005, 1.0
 
 
 def for_answer(
@@ -99,7 +98,6 @@ def for_runs(
     need = len(run_ids) if count is None else count
     known = _known(after)
     start = context.clock.now()
-    again: float | None = _SOON
     with Watch() as watch:
         while True:
             for run_id in run_ids:
@@ -114,12 +112,7 @@ def for_runs(
                 return _woke(context, "question", runs, waiting)
             if left is not None and left <= 0:
                 return _woke(context, "timeout", runs, waiting)
-            # A keeper that dies is told of a moment before its lock falls, so whoever is woken looks again soon.
-            pauses = [pause for pause in (again, None if left is None else left / 1000) if pause is not None]
-            if watch.wait(min(pauses) if pauses else None):
-                again = _SOON
-            elif again is not None:
-                again = again * 4 if again < _LATE else None
+            watch.wait_closely(None if left is None else left / 1000)
 
 
 def _woke(context: Context, why: str, runs: Sequence[Run], waiting: Sequence[tuple[Run, Question]]) -> Payload:
