@@ -29,6 +29,7 @@ from scripts.bench_table import (
 from subagent_cli.core.moment import milliseconds
 from subagent_cli.services import cancellation, launches, waiting
 from subagent_cli.services.context import Context, open_context
+from subagent_cli.services.launches import Request
 from subagent_cli.store import alive
 from subagent_cli.store.watch import Watch
 
@@ -190,7 +191,7 @@ def idle(folder: str) -> list[Row]:
     words = (sys.executable, "-I", "-S", "-c", f"import time; time.sleep({2 * PATIENCE})")
     bare: list[int] = []
     with runs_below(os.path.join(folder, "idle")) as context, Gate(os.path.join(folder, "idle-gate")) as gate:
-        run_ids = [launches.run(context, "Wait", command=gate.command)["runId"] for _ in range(IDLE)]
+        run_ids = [launches.run(context, Request("Wait", command=gate.command))["runId"] for _ in range(IDLE)]
         begun(context, run_ids)
         keepers = [_keeper(context, run_id) for run_id in run_ids]
         try:
@@ -241,7 +242,7 @@ def many(home: str, folder: str, rounds: int) -> list[Row]:
     """Fifty runs started at once from as many shells, what they cost those who ask, and their common end."""
     quiet, busy = os.path.join(folder, "quiet"), os.path.join(folder, "busy")
     with runs_below(quiet) as still, runs_below(busy) as context, Gate(os.path.join(folder, "gate")) as gate:
-        ended = launches.run(still, "x", command=("true",))["runId"]
+        ended = launches.run(still, Request("x", command=("true",)))["runId"]
         over(still, [ended])
         gone(still)
 
@@ -327,7 +328,7 @@ def captures(folder: str, rounds: int) -> list[Row]:
     with runs_below(os.path.join(folder, "captures"), log_limit=str(limit)) as context:
 
         def captured(size: int, total: int, line: str) -> float:
-            run_id = launches.run(context, "Write", command=words(size, total, line))["runId"]
+            run_id = launches.run(context, Request("Write", command=words(size, total, line)))["runId"]
             # Not by `wait`, which looks up at every change of the log and would take its part of two cores.
             bounded(lambda: os.path.exists(told) and os.path.getsize(told) > 0, "an agent that writes")
             over(context, [run_id])
@@ -368,7 +369,7 @@ def ends(folder: str, rounds: int) -> list[Row]:
         bare = Beside(_changed)
 
         def end(beside: Beside, word: Callable[[str], str]) -> float:
-            run_id = launches.run(context, "Wait", command=gate.command)["runId"]
+            run_id = launches.run(context, Request("Wait", command=gate.command))["runId"]
             begun(context, [run_id])
             beside.waits(word(run_id))
             gate.let_through()

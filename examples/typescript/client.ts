@@ -109,6 +109,12 @@ export interface Run
   labels: Record<string, string>;
   /** The run that started this one. */
   parentId: string | null;
+  /** The group it was spawned with. */
+  groupId: string | null;
+  /** Neither started by a run nor spawned as one of several. */
+  userInitiated: boolean;
+  /** The runs that it has started. */
+  subAgents: { pending: string[]; completed: string[] };
   /** When its process last started or ended. */
   lastActiveAt: string | null;
   notes: Note[];

@@ -104,6 +104,11 @@ export interface RunSpec {
   model?: string | null;
   /** Words that were added to the agent's command line. */
   agentArgs?: string[];
+  /**
+   * Whether the agent is to look only, or to do the work; null where nobody
+   * said.
+   */
+  mode?: "explore" | "work" | null;
   /** Whether the agent got its task alone, without a word on how to ask. */
   raw?: boolean;
   /** The agent's session, where we chose its id. */

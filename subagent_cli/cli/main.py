@@ -17,6 +17,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "status": "Show a run, or all active runs; picks up replies.",
         "pending": "List the questions that wait for an answer.",
         "reply": "Answer a question.",
+        "spawn": "Start several children at once, as a group.",
         "wait": "Wait until runs have ended, or one of them asks.",
         "cancel": "End runs and their processes.",
         "resume": "Go on with a run that has ended.",

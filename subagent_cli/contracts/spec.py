@@ -28,6 +28,9 @@ class RunSpec(Contract):
     cwd: str = Field(description="The directory the agent works in.")
     model: str | None = Field(default=None, description="The model that was asked for.")
     agentArgs: list[str] = Field(default=[], description="Words that were added to the agent's command line.")
+    mode: Literal["explore", "work"] | None = Field(
+        default=None, description="Whether the agent is to look only, or to do the work; null where nobody said."
+    )
     raw: bool = Field(default=False, description="Whether the agent got its task alone, without a word on how to ask.")
     sessionId: str | None = Field(default=None, description="The agent's session, where we chose its id.")
     name: str | None = Field(description="A name by which people call the run.")

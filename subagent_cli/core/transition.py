@@ -275,9 +275,10 @@ def _submit(run: Run, command: wanted.Submit, now: Moment) -> Sequence[Event]:
 
 
 def _stop(run: Run, command: wanted.Stop, now: Moment) -> Sequence[Event]:
-    """A decided outcome stays, but its process is stopped all the same: at once, or sooner than was said before."""
+    """A decided outcome stays, but who cancels its run wants the process stopped all the same: at once, or sooner than
+    was said before. A time limit has nothing to say to a run that has its outcome."""
     hurried = run.stop is None or command.grace < run.stop or command.gone
-    if run.over or (run.finished and not hurried):
+    if run.over or (run.finished and (command.kind == TIMED_OUT or not hurried)):
         return ()
     text = NO_RUNTIME_TEXT if command.gone else command.text
     return (happened.Stopped(now, command.kind, text, now.iso, command.grace, command.gone or None),)

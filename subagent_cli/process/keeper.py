@@ -14,7 +14,7 @@ import signal
 import sys
 import time
 
-from subagent_cli.process import stop
+from subagent_cli.process import child, session, stop
 from subagent_cli.process.capture import STDERR, STDOUT, Capture
 
 TYPE_CHECKING = False
@@ -27,11 +27,7 @@ ALIVE_FD, WAKE_FD = 3, 4
 READY = b"ok"
 
 _LINUX = sys.platform.startswith("linux")
-_SUBREAPER, _NAME = 36, 15
-_PIPE_SIZE, _PIPE_BYTES = 1031, 1 << 20
 _SMALL_READ = 65_536
-_LOG_LINES = 50
-_RESULT_BYTES, _ERROR_BYTES = 65_536, 4_096
 # How long to go on trying to write the verdict down when the disk will not take it.
 _VERDICT_SECONDS = 600.0
 # Nobody who holds the lock of a run keeps its time limit from being kept.
@@ -44,14 +40,6 @@ _LOOK_SECONDS = 1.0
 _KILL_SECONDS = 10.0
 _KILL_PAUSE = 0.01
 _ROUNDS = 200
-
-
-def detach() -> None:
-    """Lets whoever started this process go on, and goes on itself in a session of its own."""
-    if os.fork():
-        os._exit(0)
-    os.setsid()
-    os.chdir("/")
 
 
 def keep(orders: "dict[str, Any]") -> None:
@@ -74,7 +62,7 @@ class Keeper:
         self._signals, self._signalled = os.pipe()
         for fd in (self._signals, self._signalled):
             os.set_blocking(fd, False)
-        self._told_to_stop = False
+        self._told = 0
         self._child = 0
         self._code: int | None = None
         # Moments on the clock that nobody sets: when the run's time is up, when to look at the journal again, when an
@@ -91,7 +79,7 @@ class Keeper:
         """Becomes what a keeper is, and tells whoever started it."""
         for fd in (ALIVE_FD, WAKE_FD):
             os.set_inheritable(fd, False)
-        _adopt_orphans()
+        session.adopt_orphans()
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         for signum in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
             signal.signal(signum, signal.SIG_IGN)
@@ -102,7 +90,7 @@ class Keeper:
         for fd in (self._signals, WAKE_FD):
             self._poll.register(fd, select.POLLIN)
         os.write(1, READY)
-        _silence()
+        session.fall_silent()
 
     def run(self) -> None:
         if self._orders["timeout"] is not None:
@@ -124,7 +112,7 @@ class Keeper:
     def _start(self) -> None:
         """Starts the agent. One that cannot be started has ended, with the exit code that a shell would give."""
         out, err = self._pipe(STDOUT), self._pipe(STDERR)
-        self._child, reason = _spawn(self._orders, out, err)
+        self._child, reason = child.spawn(self._orders, out, err)
         os.close(out)
         os.close(err)
         if reason:
@@ -135,7 +123,7 @@ class Keeper:
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
         if stream == STDOUT:
-            _widen(reading)
+            child.widen(reading)
         self._streams[reading] = stream
         self._poll.register(reading, select.POLLIN)
         return writing
@@ -152,17 +140,22 @@ class Keeper:
                 _drain(WAKE_FD)
                 self._look()
         _drain(self._signals)
-        if self._told_to_stop:
-            self._told_to_stop = False
+        if self._told and not self._stopping:
             self._end_by("cancelled", "Cancelled: its keeper was told to stop")
+        elif self._told > 1 and self._kill_at is not None:
+            # Who says it twice is in a hurry.
+            self._kill_at = time.monotonic()
         self._reap()
         self._be_on_time()
 
     def _be_on_time(self) -> None:
+        """What is due: nothing is, for an agent that has ended, but the end of what it left behind."""
         now = time.monotonic()
+        if self._code is not None:
+            self._time_up = self._ask_at = None
         if self._time_up is not None and now >= self._time_up:
             self._time_up = None
-            self._end_by("timed_out", "Sub-agent timed out")
+            self._end_by("timed_out", self._orders["timeout_text"])
         if self._look_at is not None and now >= self._look_at:
             self._look()
         if self._ask_at is not None and now >= self._ask_at:
@@ -189,16 +182,14 @@ class Keeper:
             self._log.take(self._streams[fd], chunk)
             if len(chunk) < size:
                 return
-            size = _PIPE_BYTES
+            size = child.PIPE_BYTES
 
     def _reap(self) -> None:
         """Buries whoever has died: the agent, and what it left to us."""
         running = self._code is None
         self._bury()
-        if running and self._code is not None:
-            self._time_up = self._ask_at = None
-            if self._kill_at is None and self._left():
-                self._ask_to_end(self._orders["stop_grace"])
+        if running and self._code is not None and self._kill_at is None and self._left():
+            self._ask_to_end(self._orders["stop_grace"])
 
     def _bury(self) -> bool:
         """Whether any child is left. Without one there is nothing below us at all, which no list could prove."""
@@ -213,38 +204,38 @@ class Keeper:
                 code = os.waitstatus_to_exitcode(status)
                 self._code = code if code >= 0 else 128 - code
 
-    def _left(self) -> "list[stop.Process]":
-        """What is still there of the agent and all below it, except other runs that it started."""
+    def _left(self, *, all_of_it: bool | None = None) -> "list[stop.Process]":
+        """What is still there below us. Runs that this one started go on when it ends, unless somebody ends it."""
         if not _LINUX:
             # The group alone can be reached there, and only as long as its leader has not been buried.
             return [(-self._child, "")] if self._code is None else []
         if not self._bury():
             return []
-        spared = set() if self._stopping else self._other_keepers()
+        all_of_it = self._stopping if all_of_it is None else all_of_it
+        spared = set() if all_of_it else {pid for pid, _ in self._others()}
         # What forks and ends while the list is made is not in it, but its child has become ours.
         return stop.descendants(os.getpid(), spared) or [
             (pid, stop.start_of(pid)) for pid in stop.children() if pid not in spared
         ]
 
-    def _other_keepers(self) -> set[int]:
-        """Keepers of runs that this one started: their runs go on when it ends, unless somebody ends it."""
-        runs = self._runs()
-        known = [_last_line(runs.layout.alive(child)) for child in runs.index.children(self._orders["run"])]
-        return {int(pid) for pid, start in known if pid.isdigit() and start and stop.start_of(int(pid)) == start}
+    def _others(self) -> "list[stop.Process]":
+        """The keepers of runs that this one started."""
+        from subagent_cli.process import verdict
+
+        return verdict.other_keepers(self._orders)
 
     def _look(self) -> None:
         """What the journal has for the keeper: somebody wants the run stopped, or the agent is done."""
-        from subagent_cli.core.errors import NotFound, SubagentError
+        from subagent_cli.core.errors import SubagentError
+        from subagent_cli.process import verdict
 
         self._look_at = None
         try:
-            run = self._runs().read(self._orders["run"], _clock().now())
-        except NotFound:
-            return
+            run = verdict.look(self._orders)
         except (SubagentError, OSError):
             self._look_at = time.monotonic() + _LOOK_SECONDS
             return
-        if run.attempt != self._orders["attempt"]:
+        if run is None or run.attempt != self._orders["attempt"]:
             return
         if run.stop is not None:
             self._stopping = True
@@ -255,18 +246,18 @@ class Keeper:
 
     def _end_by(self, kind: str, text: str) -> None:
         """Writes down why the run ends, and then ends it: a result that comes later is too late."""
-        from subagent_cli.core.command import Stop
+        from subagent_cli.process import verdict
 
         grace = self._orders["stop_grace"]
-        self._unsaid.append(Stop(kind, text, int(grace * 1000)))
-        self._say(patience=0.0, lock_timeout=_SHORT_LOCK_SECONDS)
+        self._unsaid.append(verdict.stopped(kind, text, grace))
+        verdict.say(self._orders, self._unsaid, 0.0, _SHORT_LOCK_SECONDS)
         self._stopping = True
         self._ask_to_end(grace)
 
     def _ask_to_end(self, grace: float) -> None:
-        """Asks everything below to end, and sees to it after the grace."""
+        """Asks everything below to end, and sees to it after the grace. What other keepers keep is asked by them."""
         if self._kill_at is None:
-            for process in self._left():
+            for process in (*self._left(all_of_it=False), *(self._others() if self._stopping else ())):
                 stop.send(process, signal.SIGTERM)
                 # A process that was suspended hears nothing before it goes on.
                 stop.send(process, signal.SIGCONT)
@@ -274,13 +265,28 @@ class Keeper:
         self._kill_at = at if self._kill_at is None else min(at, self._kill_at)
 
     def _kill_all(self) -> None:
-        """Until nothing is left; what forks while it is being killed meets the next round."""
+        """Until nothing is left. Other keepers end their runs themselves, and write that down, if they can."""
+        self._kill(all_of_it=False)
+        if self._stopping and _LINUX:
+            self._hurry_others()
+            self._kill(all_of_it=True)
+
+    def _hurry_others(self) -> None:
+        until = time.monotonic() + _KILL_SECONDS
+        for keeper in self._others():
+            stop.send(keeper, signal.SIGTERM)
+        while self._others() and time.monotonic() < until:
+            self._bury()
+            time.sleep(_KILL_PAUSE)
+
+    def _kill(self, *, all_of_it: bool) -> None:
+        """What forks while it is being killed meets the next round."""
         give_up = time.monotonic() + _KILL_SECONDS
-        while left := self._left():
+        while left := self._left(all_of_it=all_of_it):
             for process in left:
                 stop.send(process, signal.SIGKILL)
             if _LINUX:
-                self._outrun()
+                self._outrun(set() if all_of_it else {pid for pid, _ in self._others()})
             self._reap()
             for fd in list(self._streams):
                 self._read(fd)
@@ -290,20 +296,18 @@ class Keeper:
             time.sleep(_KILL_PAUSE)
         self._reap()
 
-    def _outrun(self) -> None:
+    def _outrun(self, spared: set[int]) -> None:
         """Kills children as fast as they come: of a chain that forks without a pause, each one becomes ours."""
-        spared = set() if self._stopping else self._other_keepers()
         for _ in range(_ROUNDS):
             if not self._bury():
                 return
             for pid in stop.children():
                 if pid not in spared:
-                    # No other process has this number before we have buried it.
-                    os.kill(pid, signal.SIGKILL)
+                    stop.kill_child(pid)
 
     def _finish(self) -> None:
         """The last of the output, and the verdict. The log is closed first, since what it says last is part of it."""
-        from subagent_cli.core.command import Exit
+        from subagent_cli.process import verdict
 
         for fd in list(self._streams):
             self._read(fd)
@@ -311,102 +315,14 @@ class Keeper:
         code = self._code if self._code is not None else 255
         self._log.say(f"Process exited with code {code}")
         self._log.close()
-        output, tools = self._outcome(code)
-        summary = _tail(self._orders["log"], self._orders["log_from"]) if code else None
-        self._unsaid.append(Exit(self._orders["attempt"], code, summary, output, tools))
-        self._say(patience=_VERDICT_SECONDS, lock_timeout=self._orders["lock_timeout"])
+        last = self._log.last
+        self._unsaid.append(verdict.exited(self._orders, code, bytes(last[STDOUT]), bytes(last[STDERR])))
+        verdict.say(self._orders, self._unsaid, _VERDICT_SECONDS, self._orders["lock_timeout"])
         for path in (self._orders["wake"], self._orders["token_file"]):
             _remove(path)
 
-    def _outcome(self, code: int) -> "tuple[str | None, tuple[str, ...]]":
-        """What the agent said last, which is its result, or how it failed; and the tools it used."""
-        from subagent_cli.process import transcript
-
-        form, data = self._orders["output"], bytes(self._log.last[STDOUT])
-        said = transcript.final_text(form, data)
-        if code:
-            said = transcript.final_text("text", bytes(self._log.last[STDERR])[-_ERROR_BYTES:]) or said
-            said = f"Process exited with code {code}" + (f"\n{said}" if said else "")
-        return said and _end_of(said, _RESULT_BYTES), transcript.tools_used(form, data)
-
-    def _runs(self, lock_timeout: float = 0.0) -> "Any":
-        from subagent_cli.store.runs import Runs
-
-        return Runs(self._orders["root"], lock_timeout=lock_timeout, ttl=self._orders["ttl"])
-
-    def _say(self, patience: float, lock_timeout: float) -> None:
-        """Writes down what there is to say, in this order; what the disk does not take now is said again later."""
-        from subagent_cli.core.errors import NotFound, SubagentError
-
-        give_up, pause = time.monotonic() + patience, 0.05
-        while self._unsaid:
-            try:
-                self._runs(lock_timeout).change(self._orders["run"], self._unsaid[0], _clock().now)
-                del self._unsaid[0]
-            except NotFound:
-                # The run was removed, and with it whoever would want to know.
-                self._unsaid.clear()
-            except (SubagentError, OSError):
-                if time.monotonic() > give_up:
-                    return
-                time.sleep(pause)
-                pause = min(2 * pause, 5.0)
-
     def _terminated(self, *_: object) -> None:
-        self._told_to_stop = True
-
-
-def _spawn(orders: "dict[str, Any]", out: int, err: int) -> "tuple[int, int]":
-    """The agent's process, and why it could not become the agent: an error number, or 0."""
-    told, tell = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            os.setsid()
-            stdin = os.open(orders["stdin"] or os.devnull, os.O_RDONLY)
-            for fd, wanted in ((stdin, 0), (out, 1), (err, 2)):
-                os.dup2(fd, wanted)
-            for signum in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-                signal.signal(signum, signal.SIG_DFL)
-            signal.pthread_sigmask(signal.SIG_SETMASK, ())
-            os.chdir(orders["cwd"])
-            os.execve(orders["program"], orders["argv"], orders["env"])
-        except OSError as error:
-            os.write(tell, b"%d" % (error.errno or 0))
-            os._exit(127 if error.errno == 2 else 126)
-        finally:
-            os._exit(126)
-    os.close(tell)
-    reason = os.read(told, 16)
-    os.close(told)
-    return pid, int(reason or b"0")
-
-
-def _adopt_orphans() -> None:
-    """Makes this process the parent of all that lose theirs below it, and gives it a name that people recognise."""
-    if not _LINUX:
-        return
-    import ctypes
-
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(_SUBREAPER, 1, 0, 0, 0)
-    libc.prctl(_NAME, b"subagent-keeper", 0, 0, 0)
-
-
-def _silence() -> None:
-    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    for fd in (0, 1, 2):
-        os.dup2(nothing, fd)
-
-
-def _widen(fd: int) -> None:
-    import fcntl
-
-    try:
-        fcntl.fcntl(fd, _PIPE_SIZE, _PIPE_BYTES)
-    except OSError:
-        # Many runs of one user may have used up what the system allows.
-        return
+        self._told += 1
 
 
 def _drain(fd: int) -> None:
@@ -415,40 +331,6 @@ def _drain(fd: int) -> None:
             pass
     except BlockingIOError:
         return
-
-
-def _clock() -> "Any":
-    from subagent_cli.store.clock import Clock
-
-    return Clock()
-
-
-def _last_line(path: str) -> tuple[str, str]:
-    try:
-        with open(path, "rb") as file:
-            pid, _, start = file.read().decode("utf-8", "replace").rstrip("\n").rpartition("\n")[2].partition(" ")
-    except OSError:
-        return "", ""
-    return pid, start
-
-
-def _end_of(text: str, limit: int) -> str:
-    """The last lines of a text that is too long to be handed on whole."""
-    data = text.encode("utf-8", "replace")
-    if len(data) <= limit:
-        return text
-    return data[-limit:].partition(b"\n")[2].decode("utf-8", "replace")
-
-
-def _tail(path: str, since: int) -> str | None:
-    """The last lines of this attempt's log, as the summary of a run that failed without one."""
-    try:
-        with open(path, "rb") as file:
-            file.seek(max(since, file.seek(0, os.SEEK_END) - 16_384))
-            lines = file.read().decode("utf-8", "replace").splitlines()
-    except OSError:
-        return None
-    return "\n".join(lines[-_LOG_LINES:])
 
 
 def _remove(path: str) -> None:

@@ -19,7 +19,7 @@ from subagent_cli.process.keeper import ALIVE_FD, READY, WAKE_FD
 _FLAGS = ("-I", "-S", "-c")
 _STUB = (
     "import marshal, sys; orders = marshal.load(sys.stdin.buffer); sys.path[:] = orders['path'];"
-    " from subagent_cli.process import keeper; keeper.detach(); keeper.keep(orders)"
+    " from subagent_cli.process import keeper, session; session.detach(); keeper.keep(orders)"
 )
 _HIGH = 64
 

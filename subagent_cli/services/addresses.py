@@ -10,7 +10,9 @@ from typing import NamedTuple
 
 from subagent_cli.core import ids
 from subagent_cli.core.errors import InvalidInput, NotFound, RunNotFound, SubagentError
+from subagent_cli.core.ids import short
 from subagent_cli.services.context import Context
+from subagent_cli.store.groups import Groups
 
 LAST = "@last"
 _SCANNED = 2000
@@ -21,6 +23,13 @@ class Target(NamedTuple):
     message_id: str | None = None
 
 
+class Several(NamedTuple):
+    """A run or a group by its id, and the runs that it stands for."""
+
+    id: str
+    run_ids: list[str]
+
+
 def run(context: Context, text: str | None) -> str:
     """The run that is meant; without a name, the one that the caller belongs to."""
     text = text if text is not None else context.caller.run_id
@@ -29,9 +38,37 @@ def run(context: Context, text: str | None) -> str:
             "no run is named", code="no_run", hint="name one, or set SUBAGENT_RUN_ID", next="subagent list"
         )
     found = _find_run(context, text)
+    if found is None and group(context, text):
+        raise InvalidInput(
+            f"{text[:64]} is a group of runs, and one run is wanted here",
+            code="is_a_group",
+            next=context.spelled("status", short(text)),
+        )
     if found is None:
         raise RunNotFound(text, candidates=_similar(context, text), hint="subagent list shows what is there")
     return found
+
+
+def group(context: Context, text: str) -> str | None:
+    """The group that is meant, by its id or a part of it; None where there is none."""
+    groups = Groups(context.runs.layout)
+    part = ids.digits(text)
+    matches = groups.matching(part) if part else []
+    if len(matches) > 1:
+        raise _ambiguous(text, "groups", matches)
+    return matches[0] if matches else None
+
+
+def runs_of(context: Context, text: str) -> Several:
+    """The runs that are meant: one, or all of a group that are still there."""
+    group_id = group(context, text)
+    if group_id is None:
+        run_id = run(context, text)
+        return Several(run_id, [run_id])
+    if _find_run(context, text) is not None:
+        raise _ambiguous(text, "a run and a group", [text, group_id])
+    found = Groups(context.runs.layout).read(group_id) or {"children": []}
+    return Several(group_id, [child["runId"] for child in found["children"] if context.runs.exists(child["runId"])])
 
 
 def message(context: Context, text: str, run_id: str | None = None) -> Target:

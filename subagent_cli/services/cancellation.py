@@ -38,11 +38,16 @@ def cancel(
     limit: int = context.settings["stop_grace"].value if grace is None else grace
     run_ids = _chosen(context, names, everything)
     done: Payload = {"cancelled": [], "ended": [], "orphans": [], "notStopped": []}
-    # All are told first, so that they end at the same time.
-    told = [run_id for run_id in run_ids if _told(context, run_id, wanted.Stop(CANCELLED, text, limit), done)]
-    for run_id in told:
-        if not _over(context, run_id, limit / 1000 + _PATIENCE_SECONDS):
-            done["notStopped"].append(run_id)
+    new = run_ids
+    while new:
+        # All are told first, so that they end at the same time.
+        told = [run_id for run_id in new if _told(context, run_id, wanted.Stop(CANCELLED, text, limit), done)]
+        for run_id in told:
+            if not _over(context, run_id, limit / 1000 + _PATIENCE_SECONDS):
+                done["notStopped"].append(run_id)
+        # A run that was just about to start others may have done so before it ended.
+        new = [run_id for run_id in _with_children(context, run_ids) if run_id not in run_ids]
+        run_ids += new
     for run_id in run_ids:
         _end_orphans(context, run_id, limit / 1000, done)
     return done
@@ -55,8 +60,12 @@ def _chosen(context: Context, names: Sequence[str], everything: bool) -> list[st
         own = context.caller.run_id if context.caller.token else None
         meant = context.runs.index.active() if own is None else context.runs.index.children(own)
     else:
-        meant = [addresses.run(context, name) for name in names]
-    found = list(dict.fromkeys(meant))
+        meant = [run_id for name in names for run_id in addresses.runs_of(context, name).run_ids]
+    return _with_children(context, meant)
+
+
+def _with_children(context: Context, run_ids: Sequence[str]) -> list[str]:
+    found = list(dict.fromkeys(run_ids))
     for run_id in found:
         # The list grows while it is gone through.
         found += [child for child in context.runs.index.children(run_id) if child not in found]

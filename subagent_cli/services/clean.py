@@ -13,7 +13,7 @@ from subagent_cli.core.errors import NotFound, Refused, SubagentError
 from subagent_cli.core.ids import short
 from subagent_cli.core.moment import Moment, ago, duration, milliseconds
 from subagent_cli.core.run import Run
-from subagent_cli.services import addresses
+from subagent_cli.services import addresses, groups
 from subagent_cli.services.context import Context, Payload
 from subagent_cli.store import removal
 
@@ -85,6 +85,7 @@ def delete(context: Context, found: Plan) -> Payload:
                 _keep_rest(found, family, run_id, fault.message)
                 break
             deleted[run_id] = None
+    groups.forget_empty(context)
     return {**found.answer(list(deleted)), "warnings": warnings}
 
 
@@ -122,7 +123,8 @@ def _must_be_over(context: Context, run_id: str) -> None:
 
 
 def _unfinished(run: Run) -> Refused:
-    reason = "a question waits for an answer" if run.finished else run.status
+    ended = "its process has not ended" if run.alive else "a question waits for an answer"
+    reason = ended if run.finished else run.status
     return Refused(
         f"run {short(run.id)} is not over: {reason}",
         code="not_finished",

@@ -8,9 +8,11 @@ from subagent_cli.core.errors import NotFound, SubagentError
 from subagent_cli.core.ids import is_label, is_timed, uuid7
 from subagent_cli.core.moment import milliseconds
 from subagent_cli.core.run import Run
+from subagent_cli.core.transition import TIMED_OUT
 from subagent_cli.services import addresses
 from subagent_cli.services.context import Context, Payload
 from subagent_cli.services.specs import bad_name, labels_of
+from subagent_cli.store.groups import Groups
 from subagent_cli.store.reader import Spec
 
 # A run's id is drawn before it waits for its key's lock, so its start can be somewhat later than its id says.
@@ -27,12 +29,14 @@ class Filter(NamedTuple):
     since: int | None = None
     children: bool = False
     active: bool = False
+    group_id: str | None = None
 
     def asked(self, spec: Spec) -> bool:
         """Whether it is meant, as far as what was asked of it says."""
         own, parent_id = labels_of(spec), spec.get("parentId")
         return (
-            (parent_id == self.parent_id if self.parent_id else self.children or not parent_id)
+            (parent_id == self.parent_id if self.parent_id else self.children or self.group_id or not _is_child(spec))
+            and self.group_id in (None, spec.get("groupId"))
             and self.name in (None, spec.get("name"))
             and all(key in own and value in (None, own[key]) for key, value in self.labels)
         )
@@ -58,6 +62,7 @@ def find(
     limit: int | None = None,
     active: bool = False,
     children: bool = False,
+    group: str | None = None,
 ) -> tuple[list[Payload], list[SubagentError]]:
     """Runs, newest first, and what could not be read. `since` is in milliseconds.
 
@@ -65,7 +70,10 @@ def find(
     """
     context.must_be_there()
     parent_id = addresses.run(context, parent) if parent is not None else None
-    meant = Filter(status, parent_id, name, labels, since, children or active, active)
+    group_id = None if group is None else addresses.group(context, group)
+    if group is not None and group_id is None:
+        raise NotFound(f"there is no group {group[:64]}", code="group_not_found")
+    meant = Filter(status, parent_id, name, labels, since, children or active, active, group_id)
     now = context.clock.now()
     rows: list[Payload] = []
     faults: list[SubagentError] = []
@@ -86,9 +94,14 @@ def find(
     return rows, faults
 
 
+def _is_child(spec: Spec) -> bool:
+    """Whether it was started by another run, or as one of several."""
+    return bool(spec.get("parentId") or spec.get("groupId"))
+
+
 def row(run: Run, spec: Spec) -> Payload:
     """A run as lists and trees show it."""
-    name, parent_id = spec.get("name"), spec.get("parentId")
+    name, parent_id, group_id = spec.get("name"), spec.get("parentId"), spec.get("groupId")
     return {
         "runId": run.id,
         "name": name if isinstance(name, str) else None,
@@ -97,11 +110,13 @@ def row(run: Run, spec: Spec) -> Payload:
         "state": run.state,
         "kind": run.kind,
         "alive": run.alive,
+        "stopping": not run.over and run.stop is not None and run.kind != TIMED_OUT,
         "startTime": run.started_at,
         "endTime": run.ended_at,
         "summary": run.summary,
         "outcome": run.text if run.finished else None,
         "parentId": parent_id if isinstance(parent_id, str) else None,
+        "groupId": group_id if isinstance(group_id, str) else None,
         "labels": labels_of(spec),
         "pendingQuestions": len(run.pending),
         "question": run.pending[0].text if run.pending else None,
@@ -124,8 +139,11 @@ def _candidates(context: Context, meant: Filter) -> Sequence[str]:
     index = context.runs.index
     if meant.name is not None and not is_label(meant.name):
         raise bad_name(meant.name)
-    if meant.parent_id is not None:
-        run_ids: Sequence[str] = index.children(meant.parent_id)[::-1]
+    if meant.group_id is not None:
+        group = Groups(context.runs.layout).read(meant.group_id) or {"children": []}
+        run_ids: Sequence[str] = [child["runId"] for child in reversed(group["children"])]
+    elif meant.parent_id is not None:
+        run_ids = index.children(meant.parent_id)[::-1]
     elif meant.name is not None:
         run_ids = index.named(meant.name)
     else:

@@ -94,3 +94,16 @@ def earlier(attempt: Attempt) -> Payload:
         "startTime": attempt.started_at,
         "endTime": attempt.ended_at,
     }
+
+
+def aggregate(context: Context, runs: Sequence[Run]) -> list[Payload]:
+    """What came of each of these runs, in the form that the parent of a fan-out reads."""
+    return [
+        {"agent_id": run.id, "task": context.runs.spec(run.id).get("task"), "outcome": outcome(run)} for run in runs
+    ]
+
+
+def outcome(run: Run) -> Payload:
+    if run.phase == ERROR:
+        return {"failure": {"error": run.text, "error_kind": run.kind or "sub_agent_error"}}
+    return {"success": {"result": run.text}}

@@ -25,9 +25,15 @@ guess.
 """
 
 
-def first(run_id: str, task: str) -> str:
+_MODES = {
+    "explore": "\nYou are to explore: look, think and report; change no file.\n",
+    "work": "\nYou are the one who does the work: you may change files, the others only look.\n",
+}
+
+
+def first(run_id: str, task: str, mode: str | None = None) -> str:
     """The prompt of a new run."""
-    return _PREAMBLE.format(run_id=run_id) + RULE + task + "\n"
+    return _PREAMBLE.format(run_id=run_id) + _MODES.get(mode or "", "") + RULE + task + "\n"
 
 
 def remembered(run: Run, text: str) -> str:

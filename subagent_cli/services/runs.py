@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from subagent_cli.core import command as wanted
 from subagent_cli.core.errors import RunNotFound, SubagentError
@@ -107,6 +108,9 @@ def _shown(context: Context, run: Run) -> Payload:
         "name": spec.get("name"),
         "labels": specs.labels_of(spec),
         "parentId": spec.get("parentId"),
+        "groupId": spec.get("groupId"),
+        "userInitiated": not (spec.get("parentId") or spec.get("groupId")),
+        "subAgents": _children(context, run.id),
         "logFile": log_file,
         "logDirectory": os.path.dirname(log_file),
         "state": run.state,
@@ -119,6 +123,18 @@ def _shown(context: Context, run: Run) -> Payload:
         "notes": [note._asdict() for note in run.notes],
         "instructions": _instructions(run, left),
         "next": _next(context, run, left),
+    }
+
+
+def _children(context: Context, run_id: str) -> Payload:
+    """The runs that this one has started: those that are still at it, and those that have ended."""
+    now, found = context.clock.now(), dict[str, bool]()
+    for child in context.runs.index.children(run_id):
+        with suppress(SubagentError):
+            found[child] = context.runs.read(child, now).over
+    return {
+        "pending": [child for child, over in found.items() if not over],
+        "completed": [child for child, over in found.items() if over],
     }
 
 

@@ -64,7 +64,7 @@ def _size(text: str) -> int:
 
 def _count(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text[:9]) < 100:
-        raise InvalidInput(f"not a depth: {text[:40]!r}", hint="a number from 1 to 99")
+        raise InvalidInput(f"not a number from 1 to 99: {text[:40]!r}")
     return int(text)
 
 
@@ -83,6 +83,7 @@ SETTINGS = (
     Setting("stop_grace", duration, 5_000, "what a process that is stopped gets to end by itself", spelled),
     Setting("submit_grace", duration, 30_000, "what a process gets to end after its outcome was submitted", spelled),
     Setting("max_depth", _count, 1, "how deep runs may start runs: 1 means that a run starts none"),
+    Setting("max_children", _count, 10, "how many children one spawn may start"),
     Setting("env_deny", _patterns, (), "variables that agents do not get, e.g. AWS_*,SECRET", ",".join),
     Setting("log_limit", _size, 67_108_864, "the longest log of one attempt, in bytes"),
     Setting("max_text", _size, 1_048_576, "the longest question, answer, note or summary, in bytes"),

@@ -11,7 +11,7 @@ from subagent_cli.store.reader import Spec
 LONGEST_LABEL = 256
 NO_LABELS: Mapping[str, str] = {}
 _SAME = ("agentName", "agentSource", "task", "name", "labels")
-_SAME_LAUNCH = ("cwd", "model", "agentArgs", "raw")
+_SAME_LAUNCH = ("cwd", "model", "agentArgs", "mode", "raw")
 
 
 def new_spec(
@@ -28,7 +28,7 @@ def new_spec(
     """The spec of a run whose process somebody else starts; whoever starts it himself fills in more."""
     if not agent or not agent.isprintable():
         raise InvalidInput("the agent needs a name", code="invalid_agent")
-    if not task:
+    if not task.strip():
         raise InvalidInput("the task is empty", code="empty_text")
     if name is not None and (not is_label(name) or is_uuid(name)):
         raise bad_name(name)
@@ -45,6 +45,7 @@ def new_spec(
         "cwd": folder(cwd),
         "model": None,
         "agentArgs": [],
+        "mode": None,
         "raw": False,
         "sessionId": None,
         "name": name,
@@ -90,6 +91,12 @@ def may_nest(spec: Spec, max_depth: int | None) -> Spec:
     return spec
 
 
+def inherited_model(context: Context, spec: Spec) -> str | None:
+    """The model of the run that starts this one, where both are of the same agent: another one may not know it."""
+    above = context.runs.spec(spec["parentId"]) if spec["parentId"] else {}
+    return above.get("model") if above.get("agentName") == spec["agentName"] else None
+
+
 def labels_of(spec: Spec) -> dict[str, str]:
     labels = spec.get("labels")
     items = labels.items() if isinstance(labels, dict) else ()
@@ -114,11 +121,15 @@ def same_request(context: Context, run_id: str, spec: Spec) -> None:
     own = launched and spec["agentSource"] is None
     same = (earlier.get("argv") == spec["argv"]) if own else (earlier.get("argv") is not None) == launched
     if not same or any(earlier.get(field) != spec[field] for field in fields):
-        raise Refused(
-            f"the key was used for another run: {short(run_id)}",
-            code="key_reused",
-            hint="a key belongs to one request: repeat that request exactly, or take another key",
-        )
+        raise key_reused(run_id)
+
+
+def key_reused(identifier: str, what: str = "run") -> Refused:
+    return Refused(
+        f"the key was used for another {what}: {short(identifier)}",
+        code="key_reused",
+        hint="a key belongs to one request: repeat that request exactly, or take another key",
+    )
 
 
 def pairs(words: Sequence[str], option: str) -> dict[str, str]:

@@ -10,6 +10,7 @@ from subagent_cli.core.command import Settle
 from subagent_cli.core.errors import SubagentError
 from subagent_cli.core.event import Event, Expired, Replied, Stopped
 from subagent_cli.core.transition import LOST
+from subagent_cli.services import groups
 from subagent_cli.services.context import Context, Payload
 from subagent_cli.services.leftovers import orphans_of
 from subagent_cli.store import removal
@@ -44,7 +45,8 @@ def sweep(
     emptied = removal.empty_trash(runs.layout) if healed.trash and not dry_run else []
     # One whose outcome was decided before its keeper died has lost nothing.
     lost = [run_id for run_id in unkept if runs.exists(run_id) and runs.read(run_id, now()).state == LOST]
-    removed = [*healed.removed, *emptied]
+    empty = [] if dry_run else groups.forget_empty(context)
+    removed = [*healed.removed, *emptied, *(f"group {group_id}" for group_id in empty)]
     expired = [event.message_id for event in events if isinstance(event, Expired)]
     defaulted = [event.message_id for event in events if isinstance(event, Replied)]
     return {

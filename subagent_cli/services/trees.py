@@ -11,6 +11,7 @@ from subagent_cli.core.errors import NotFound, SubagentError
 from subagent_cli.core.run import FINISHED
 from subagent_cli.services import addresses, listing
 from subagent_cli.services.context import Context, Payload
+from subagent_cli.services.groups import AWAITING, CANCELLING, DONE
 from subagent_cli.store.reader import Spec
 
 DEEPEST = 64
@@ -29,7 +30,31 @@ def tree(
         tops = {addresses.run(context, run)}
     else:
         tops = {forest.top(run_id) for run_id in (context.runs.all() if everything else forest.active())}
-    return forest.grown(sorted(tops, reverse=True)), forest.faults
+    grown = forest.grown(sorted(tops, reverse=True))
+    return grown if run is not None else _grouped(grown), forest.faults
+
+
+def _grouped(rows: list[Payload]) -> list[Payload]:
+    """Runs that were spawned together below a line of their own, in the place of the first of them."""
+    found: dict[str, Payload] = {}
+    for row in rows:
+        group_id = row["groupId"]
+        if group_id is None:
+            found[row["runId"]] = row
+            continue
+        group = found.setdefault(group_id, {"groupId": group_id, "children": []})
+        group["children"] = sorted([*group["children"], row], key=lambda child: str(child["runId"]))
+    for group in found.values():
+        if "runId" not in group:
+            pending = [child for child in group["children"] if not _is_over(child)]
+            cancelling = any(child["stopping"] for child in pending)
+            group["state"] = CANCELLING if cancelling else AWAITING if pending else DONE
+            group["startTime"] = group["children"][0]["startTime"]
+    return list(found.values())
+
+
+def _is_over(row: Payload) -> bool:
+    return row["status"] in FINISHED and not row["alive"]
 
 
 class _Forest:
@@ -82,7 +107,7 @@ class _Forest:
         self._shown.add(run_id)
         row = self._row(run_id)
         below = [grown for child in self._children(run_id) for grown in self._tree(child, depth + 1)]
-        return [{**row, "children": below}] if row is not None else below
+        return [{**row, "children": _grouped(below)}] if row is not None else below
 
     def _children(self, run_id: str) -> list[str]:
         if self._made is not None:

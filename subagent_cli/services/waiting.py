@@ -4,7 +4,7 @@ A wait wakes when the run's files change, when a deadline passes, or when its ti
 itself and can be interrupted at any time: whatever it waited for goes on.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from subagent_cli.core.errors import InvalidInput, NotFound, Refused, Stalled, SubagentError
 from subagent_cli.core.ids import is_uuid, short
@@ -12,6 +12,7 @@ from subagent_cli.core.moment import elapsed
 from subagent_cli.core.question import PENDING, Question
 from subagent_cli.core.run import Run
 from subagent_cli.services import addresses, outcomes, questions
+from subagent_cli.services.addresses import Several
 from subagent_cli.services.context import Context, Payload
 from subagent_cli.store.watch import Watch
 
@@ -86,11 +87,18 @@ def for_runs(
     timeout: int | None = None,
     questions_too: bool = True,
     after: str | None = None,
+    seen: Callable[[Sequence[Run]], None] = lambda _: None,
 ) -> Payload:
     """Until `count` of the runs (all, unless told otherwise) are over, a question waits that was not known at the
-    cursor `after`, or the time is up; `woke` says which. A run is over when its outcome is decided and its process has
-    ended."""
-    run_ids = list(dict.fromkeys(addresses.run(context, name) for name in names))
+    cursor `after`, or the time is up; `woke` says which. A name may be that of a group, and stands for its runs; a
+    question may come from any run below. A run is over when its outcome is decided and its process has ended. `seen` is
+    told how the runs stand.
+    """
+    meant = [addresses.runs_of(context, name) for name in names]
+    if not names and context.caller.token:
+        children = context.runs.index.children(context.caller.run_id or "")
+        meant = [Several(child, [child]) for child in children if context.runs.exists(child)]
+    run_ids = list(dict.fromkeys(run_id for several in meant for run_id in several.run_ids))
     if context.caller.token and context.caller.run_id in run_ids:
         raise Refused("a run cannot wait for its own end", code="own_run")
     if count is not None and count > len(run_ids):
@@ -100,26 +108,50 @@ def for_runs(
     start = context.clock.now()
     with Watch() as watch:
         while True:
-            for run_id in run_ids:
+            # Where runs appear, so that one that is started below these is not missed.
+            watch.await_folder(context.runs.layout.active)
+            tree = _below(context, run_ids)
+            for run_id in tree:
                 watch.add_all(context.runs.places(run_id))
             now = context.clock.now()
-            runs = [context.runs.read(run_id, now) for run_id in run_ids]
+            found = {run_id: context.runs.read(run_id, now) for run_id in tree}
+            runs = [found[run_id] for run_id in run_ids]
+            seen(runs)
             left = None if timeout is None else timeout - elapsed(start, now)
-            waiting = [(run, question) for run in runs if not run.over for question in run.pending]
+            waiting = [(run, question) for run in found.values() if not run.over for question in run.pending]
             if sum(run.over for run in runs) >= need:
-                return _woke(context, "done", runs, waiting)
+                return _woke(context, "done", meant, runs, waiting)
             if questions_too and any(_mark(question.id) not in known for _, question in waiting):
-                return _woke(context, "question", runs, waiting)
+                return _woke(context, "question", meant, runs, waiting)
             if left is not None and left <= 0:
-                return _woke(context, "timeout", runs, waiting)
+                return _woke(context, "timeout", meant, runs, waiting)
             watch.wait_closely(None if left is None else left / 1000)
 
 
-def _woke(context: Context, why: str, runs: Sequence[Run], waiting: Sequence[tuple[Run, Question]]) -> Payload:
+def _below(context: Context, run_ids: Sequence[str]) -> list[str]:
+    """These runs, and all that they started, and so on."""
+    found = list(dict.fromkeys(run_ids))
+    for run_id in found:
+        # The list grows while it is gone through.
+        below = context.runs.index.children(run_id)
+        found += [child for child in below if child not in found and context.runs.exists(child)]
+    return found
+
+
+def _woke(
+    context: Context,
+    why: str,
+    meant: Sequence[Several],
+    runs: Sequence[Run],
+    waiting: Sequence[tuple[Run, Question]],
+) -> Payload:
+    over = {run.id for run in runs if run.over}
     return {
         "woke": why,
         "cursor": ".".join(sorted(_mark(question.id) for _, question in waiting)) or NOTHING_KNOWN,
+        "pending": [several.id for several in meant if not over.issuperset(several.run_ids)],
         "runs": [outcomes.view(run) for run in runs],
+        "sub_agent_results": outcomes.aggregate(context, [run for run in runs if run.over]),
         "questions": [questions.waiting(run, question, context) for run, question in waiting],
     }
 

@@ -14,6 +14,7 @@ class Clock:
 
     def __init__(self) -> None:
         self._boot: str | None = None
+        self._latest, self._latest_id = 0, ""
 
     def now(self) -> Moment:
         if self._boot is None:
@@ -21,7 +22,14 @@ class Clock:
         return Moment(time.time_ns() // 1_000_000, self._boot, int(time.clock_gettime(_BOOT_CLOCK) * 1000))
 
     def new_id(self) -> str:
-        return uuid7(time.time_ns() // 1_000_000, os.urandom(10))
+        """Ids of one clock never go back, so that what was made in one go sorts as it was made."""
+        self._latest = max(self._latest, time.time_ns() // 1_000_000)
+        new = uuid7(self._latest, os.urandom(10))
+        if new <= self._latest_id:
+            self._latest += 1
+            new = uuid7(self._latest, os.urandom(10))
+        self._latest_id = new
+        return new
 
     def new_token(self) -> str:
         return os.urandom(32).hex()

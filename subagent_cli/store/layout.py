@@ -21,8 +21,10 @@ class Layout:
         self.names = os.path.join(self.index, "names")
         self.children = os.path.join(self.index, "children")
         self.keys = os.path.join(self.index, "keys")
+        self.spawns = os.path.join(self.index, "spawns")
         self.seen = os.path.join(self.index, "seen")
         self.now = os.path.join(root, ".now")
+        self.groups = os.path.join(root, ".groups")
 
     def run(self, run_id: str) -> str:
         return os.path.join(self.root, run_id)
@@ -111,6 +113,13 @@ class Layout:
 
     def name_mark(self, name: str, run_id: str) -> str:
         return os.path.join(self.name_marks(name), run_id)
+
+    def group(self, group_id: str) -> str:
+        return os.path.join(self.groups, f"{group_id}.json")
+
+    def spawn_mark(self, digest: str) -> str:
+        """Which group was spawned under an idempotency key."""
+        return os.path.join(self.spawns, digest)
 
     def key_mark(self, digest: str) -> str:
         return os.path.join(self.keys, digest)

@@ -52,8 +52,20 @@ def test_every_filter_of_the_list_as_it_is_typed(cli: Command, family: Family) -
 def test_a_row_has_the_keys_it_always_had_and_its_labels(cli: Command, family: Family) -> None:
     row = cli("list", "--name", "boss", "--json").json[0]
     assert list(row) == [
-        *("runId", "name", "agentName", "status", "state", "kind", "alive", "startTime", "endTime", "summary"),
-        *("outcome", "parentId", "labels", "pendingQuestions", "question"),
+        *(
+            "runId",
+            "name",
+            "agentName",
+            "status",
+            "state",
+            "kind",
+            "alive",
+            "stopping",
+            "startTime",
+            "endTime",
+            "summary",
+        ),
+        *("outcome", "parentId", "groupId", "labels", "pendingQuestions", "question"),
     ]
     assert row["labels"] == cli("status", "boss", "--json").json["labels"] == {"team": "docs"}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from subagent_cli.core.errors import InvalidInput, NotFound
-from subagent_cli.services import cancellation, identity, launches, outcomes, waiting
+from subagent_cli.services import cancellation, identity, outcomes, resumption, waiting
 from subagent_cli.services.context import Context
 from subagent_cli.services.settings import Caller
 from tests.cli.living import QUICK, all_ended, eventually, one_line, over, processes, program, started
@@ -235,8 +235,8 @@ VERBS: dict[str, Callable[[Context, str], object]] = {
     "wait for two": lambda desk, word: waiting.for_runs(desk, ["tidy", word], timeout=1),
     "cancel": lambda desk, word: cancellation.cancel(desk, [word]),
     "cancel two": lambda desk, word: cancellation.cancel(desk, ["tidy", word]),
-    "resume": lambda desk, word: launches.resume(desk, word, "Go on."),
-    "retry": lambda desk, word: launches.resume(desk, word, None, fresh=True),
+    "resume": lambda desk, word: resumption.resume(desk, word, "Go on."),
+    "retry": lambda desk, word: resumption.resume(desk, word, None, fresh=True),
     "result of an attempt": lambda desk, word: outcomes.result(desk, word, 1),
     "submit as that run": lambda desk, word: outcomes.submit(
         desk._replace(caller=Caller(word, "0" * 64)), "result", "Done."
@@ -321,7 +321,7 @@ def test_a_name_that_is_nearly_right_is_offered(cli: Command, tmp_path: Path, en
         (["wait", "tidy", "--timeout", "x"], 2, "invalid_input"),
         (["wait", "tidy", "--count", "0"], 2, "usage"),
         (["wait", "tidy", "--any", "--count", "1"], 2, "usage"),
-        (["wait"], 2, "usage"),
+        (["wait"], 2, "no_run"),
         (["cancel"], 2, "usage"),
         (["cancel", "tidy", "--all"], 2, "usage"),
         (["cancel", "tidy", "--grace", "x"], 2, "invalid_input"),

@@ -62,7 +62,7 @@ def test_a_wait_as_json_says_why_it_woke_and_what_is_next(cli: Command, gate: Ga
     process = waiting(cli.start("wait", run_id, "--json"))
     gate.open()
     found = finished(process).json
-    assert list(found) == ["woke", "cursor", "runs", "questions", "next"]
+    assert list(found) == ["woke", "cursor", "pending", "runs", "sub_agent_results", "questions", "next"]
     assert (found["woke"], found["questions"], found["cursor"]) == ("done", [], "-")
     [run] = found["runs"]
     assert (run["runId"], run["state"], run["result"], run["alive"]) == (run_id, "success", "fine", False)

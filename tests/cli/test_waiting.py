@@ -406,9 +406,11 @@ def test_events_as_they_come_take_in_new_runs(cli: Command, house: Context) -> N
     message_id = ask(house, second)
     heard = hear(process, 2)
     assert [(event["runId"], event["type"]) for event in heard] == [(second, "created"), (second, "asked")]
+    # One after the other: of two events of one millisecond nobody knows which came first.
     questions.reply(house, message_id, "That.")
+    assert [event["type"] for event in hear(process, 1)] == ["replied"]
     questions.tell(house, "Going on.", run=first)
-    assert [event["type"] for event in hear(process, 2)] == ["replied", "told"]
+    assert [event["type"] for event in hear(process, 1)] == ["told"]
     runs.update(house, second, "success")
     assert [(event["runId"], event["type"]) for event in hear(process, 1)] == [(second, "reported")]
     third = new_run(house)

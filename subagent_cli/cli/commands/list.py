@@ -20,6 +20,7 @@ _STATUSES = (*RUN_WORDS, "cancelled", "timed_out", "lost")
 @verb("list", example="subagent list --status waiting_parent_reply\nsubagent list --since 2h --label team=docs")
 @click.option("--status", metavar="STATUS", help="Only runs in this status.")
 @click.option("--parent", metavar="RUN", shell_complete=complete_run, help="Only runs that this run made.")
+@click.option("--group", metavar="GROUP", help="Only runs of this group.")
 @click.option("--name", metavar="NAME", help="Only runs of exactly this name.")
 @click.option("--label", "labels", multiple=True, metavar="KEY[=VALUE]", help="Only runs with this label.")
 @click.option("--since", metavar="TIME", help="Only runs started since: 90s, 5m, 2h, 1d, or an ISO time (UTC).")
@@ -29,6 +30,7 @@ def command(
     context: Context,
     status: str | None,
     parent: str | None,
+    group: str | None,
     name: str | None,
     labels: tuple[str, ...],
     since: str | None,
@@ -37,7 +39,8 @@ def command(
 ) -> Answer:
     """List runs, newest first.
 
-    Options combine. Runs that other runs made are left out unless --parent or --all asks for them.
+    Options combine. Runs that other runs started, or that were spawned as a group, are left out unless --parent,
+    --group or --all asks for them.
     """
     if status is not None and status not in _STATUSES:
         raise InvalidInput(f"there is no status {status[:40]!r}", code="unknown_status", candidates=_STATUSES)
@@ -45,6 +48,7 @@ def command(
         context,
         status=status,
         parent=parent,
+        group=group,
         name=name,
         labels=[_pair(label) for label in labels],
         since=None if since is None else _start(since, context.clock.now()),
@@ -53,7 +57,7 @@ def command(
     )
     talk = f"the newest {limit}; --all shows the rest" if len(rows) > limit and not everything else ""
     rows = rows if everything else rows[:limit]
-    narrowed = (status or name or labels or since) and not (parent or everything)
+    narrowed = (status or name or labels or since) and not (parent or group or everything)
     empty = "no such runs; --all looks at those that other runs made too" if narrowed else "no runs"
     return listed(rows, faults, context, empty, talk)
 

@@ -6,7 +6,7 @@ import click
 
 from subagent_cli.cli.commands.run import start, started, starting
 from subagent_cli.cli.verb import Answer, Context, complete_run, text_argument, verb
-from subagent_cli.services import launches
+from subagent_cli.services import resumption
 
 
 @verb("resume", example='subagent resume notes "Now the drafts too" --wait')
@@ -21,4 +21,4 @@ def command(context: Context, run: str, text: str, wait: bool, follow: bool, key
     `subagent result RUN --attempt N`. A run that has not ended is refused.
     Variables are not kept: give --env again.
     """
-    return started(context, launches.resume(context, run, text, key=key, start=start(**how)), wait, follow)
+    return started(context, resumption.resume(context, run, text, key=key, start=start(**how)), wait, follow)

@@ -6,7 +6,7 @@ import click
 
 from subagent_cli.cli.commands.run import start, started, starting
 from subagent_cli.cli.verb import Answer, Context, complete_run, verb
-from subagent_cli.services import launches
+from subagent_cli.services import resumption
 
 
 @verb("retry", example="subagent retry @last --wait")
@@ -19,5 +19,5 @@ def command(context: Context, run: str, fresh: bool, wait: bool, follow: bool, k
     As `subagent resume`, but nobody has to say anything: the agent is told how the attempt before ended and does the
     task again. Variables are not kept: give --env again.
     """
-    made = launches.resume(context, run, None, fresh=fresh, key=key, start=start(**how))
+    made = resumption.resume(context, run, None, fresh=fresh, key=key, start=start(**how))
     return started(context, made, wait, follow)

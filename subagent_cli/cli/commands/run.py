@@ -13,7 +13,8 @@ from subagent_cli.core.errors import InvalidInput
 from subagent_cli.core.moment import duration
 from subagent_cli.core.run import Run
 from subagent_cli.services import launches, specs
-from subagent_cli.services.launches import Start
+from subagent_cli.services.launches import Request
+from subagent_cli.services.starts import Start
 
 
 class WithCommand(click.Command):
@@ -99,33 +100,32 @@ def command(
     if len(words) != (2 if behind is None else 1):
         shape = "AGENT TASK" if behind is None else "TASK -- CMD ARG..."
         raise click.UsageError(f"run takes {shape}; a task of several words stands in quotes")
-    if behind is not None and (model is not None or args):
-        raise click.UsageError("--model and --arg are for agents; words of a command stand behind --")
-    made = launches.run(
-        context,
+    request = Request(
         text_argument(words[-1]),
         agent=words[0] if behind is None else None,
         command=behind or (),
         cwd=cwd,
         name=name,
         labels=specs.pairs(labels, "label"),
-        key=key,
         model=model,
         args=args,
         raw=raw,
-        link=link,
-        max_depth=max_depth,
         start=start(**how),
     )
+    made = launches.run(context, request, key=key, link=link, max_depth=max_depth)
     return started(context, made, wait, follow)
 
 
 def start(timeout: str | None, env: tuple[str, ...], env_clear: bool, token_file: bool) -> Start:
-    variables = specs.pairs(env, "env")
-    for name in variables:
+    return Start(duration(timeout) if timeout is not None else None, variables(env), env_clear, token_file)
+
+
+def variables(env: tuple[str, ...]) -> dict[str, str]:
+    found = specs.pairs(env, "env")
+    for name in found:
         if name.startswith("SUBAGENT_"):
             raise InvalidInput(f"{name[:40]} is said by subagent itself", code="invalid_env")
-    return Start(duration(timeout) if timeout is not None else None, variables, env_clear, token_file)
+    return found
 
 
 def started(context: Context, made: dict[str, Any], wait: bool, follow: bool) -> Answer:

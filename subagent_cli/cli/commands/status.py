@@ -6,7 +6,8 @@ import click
 
 from subagent_cli.cli.output import age, did_you_mean, indented, one_line
 from subagent_cli.cli.verb import Answer, Context, complete_run, verb
-from subagent_cli.core.errors import RunNotFound
+from subagent_cli.core.errors import InvalidInput, RunNotFound
+from subagent_cli.core.ids import short
 from subagent_cli.core.moment import Moment, milliseconds
 from subagent_cli.services import runs
 
@@ -29,7 +30,8 @@ def command(context: Context, run: str | None, peek: bool) -> Answer:
 
     A reply that is shown here for the first time counts as delivered: the run goes from parent_replied to running.
     It does not with --peek, nor when another run's worker looks. Without RUN it is the worker's own run
-    (SUBAGENT_RUN_ID), else the list of all active runs.
+    (SUBAGENT_RUN_ID), else the list of all active runs. RUN may be a group: who is still at it, and what the others
+    came to.
     """
     if run is None and context.caller.run_id is None:
         from subagent_cli.cli.commands.list import listed
@@ -38,10 +40,30 @@ def command(context: Context, run: str | None, peek: bool) -> Answer:
         return listed(*listing.find(context, active=True), context, "no active runs")
     try:
         found = runs.status(context, run, peek=peek)
+    except InvalidInput as error:
+        if error.code != "is_a_group" or run is None:
+            raise
+        return _group(context, run)
     except RunNotFound as error:
         missing = runs.not_found(context, error)
         return Answer(missing, _text(missing, context.clock.now()), talk=did_you_mean(error), code=3)
     return Answer(found, _text(found, context.clock.now()))
+
+
+def _group(context: Context, name: str) -> Answer:
+    """How a group stands: who is still at it, and what the others came to."""
+    from subagent_cli.services import groups
+
+    found = groups.status(context, name)
+    ended = {item["agent_id"]: item["outcome"] for item in found["sub_agent_results"]}
+    lines = [f"Group ID: {found['group_id']}", f"State: {found['state']}"]
+    lines += [f"Pending: {', '.join(map(short, found['pending'])) or 'none'}"]
+    for run_id, outcome in ended.items():
+        [(word, came)] = outcome.items()
+        lines.append(f"{short(run_id)}  {word}  {one_line(came.get('result') or came.get('error'), 100)}".rstrip())
+    if found["pending"]:
+        lines.append(f"  {context.spelled('wait', short(found['group_id']))}")
+    return Answer(found, "\n".join(lines))
 
 
 def _text(found: dict[str, Any], now: Moment) -> str:

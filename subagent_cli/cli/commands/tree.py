@@ -21,7 +21,7 @@ def command(context: Context, run: str | None, everything: bool) -> Answer:
     """Show runs below the runs that made them.
 
     One run and all below it, or every tree with an active run in it. A line has the run, its state, agent, age and
-    name, and ?N where N questions wait for an answer.
+    name, and ?N where N questions wait for an answer. Runs that were spawned together stand below their group.
     """
     found, faults = trees.tree(context, run, everything=everything)
     return Answer(
@@ -37,16 +37,20 @@ def _lines(rows: Sequence[dict[str, Any]], now: Moment, margin: str | None = Non
     for number, row in enumerate(rows, 1):
         last = number == len(rows)
         branch = "" if margin is None else margin + ("└─ " if last else "├─ ")
-        waiting = row["pendingQuestions"]
-        yield (
-            branch + short(row["runId"]),
-            row["state"],
-            one_line(row["agentName"], _WIDEST),
-            age(row["startTime"], now),
-            one_line(row["name"], _WIDEST),
-            f"?{waiting}" if waiting else "",
-        )
+        yield (branch + short(row.get("runId") or row["groupId"]), row["state"], *_cells(row, now))
         yield from _lines(row["children"], now, "" if margin is None else margin + ("   " if last else "│  "))
+
+
+def _cells(row: dict[str, Any], now: Moment) -> Sequence[str]:
+    if "runId" not in row:
+        return (f"group of {len(row['children'])}", age(row["startTime"], now), "", "")
+    waiting = row["pendingQuestions"]
+    return (
+        one_line(row["agentName"], _WIDEST),
+        age(row["startTime"], now),
+        one_line(row["name"], _WIDEST),
+        f"?{waiting}" if waiting else "",
+    )
 
 
 def _columns(lines: Sequence[Sequence[str]]) -> Iterator[str]:
