@@ -71,6 +71,9 @@ def _tell(error: BaseException, words: Sequence[str]) -> None:
     options = words[: words.index("--")] if "--" in words else words
     if "--json" in options or "output=json" in options or wants_json():
         print_json({"success": False, "error": told})
+    elif isinstance(error, click.exceptions.NoArgsIsHelpError):
+        # Who types nothing behind it wants to know what there is.
+        print_talk(error.format_message())
     else:
         print_talk(_text(told))
 
@@ -85,6 +88,8 @@ def _told(error: BaseException) -> dict[str, Any]:
         if error.next:
             told["next"] = error.next
         return told
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        return {"code": "usage", "message": "no command is named", "hint": _usage_hint(error)}
     if isinstance(error, click.ClickException):
         return {"code": "usage", "message": error.format_message(), "hint": _usage_hint(error)}
     if isinstance(error, OSError):

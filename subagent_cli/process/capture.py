@@ -18,6 +18,7 @@ LAST_BYTES = 262_144
 _MASK = b"[token]"
 _CUT = b"%d bytes were cut here: the log has reached its limit. This is its end:\n"
 _NOTE_BYTES = 128
+_LINE_BYTES = 4_096
 # What comes in larger chunks comes faster than anybody reads lines.
 _FLOOD_BYTES = 32_768
 
@@ -146,6 +147,8 @@ class Capture:
         chunk = chunk.replace(token, _MASK)
         for size in range(min(len(token) - 1, len(chunk)), 0, -1):
             if chunk.endswith(token[:size]):
-                self._held[stream] = chunk[-size:]
-                return chunk[:-size]
+                # With the beginning of its line, which the other stream would otherwise cut in two.
+                start = max(chunk.rfind(b"\n", 0, len(chunk) - size) + 1, len(chunk) - _LINE_BYTES)
+                self._held[stream] = chunk[start:]
+                return chunk[:start]
         return chunk

@@ -58,7 +58,7 @@ class Child:
         self._token, self._start, self._prompt = token, start, prompt
         layout, run_id = context.runs.layout, spec["runId"]
         root = os.path.abspath(layout.root)
-        self.prompt_file = os.path.join(root, os.path.relpath(layout.prompt_of(run_id, attempt), layout.root))
+        self.prompt_file = os.path.abspath(layout.prompt_of(run_id, attempt))
         wishes = Wishes(
             cwd=spec["cwd"],
             runs_dir=root,
@@ -99,6 +99,9 @@ class Child:
                 if self._start.token_file:
                     atomic.replace(layout.token(run_id), self._token.encode())
                 wake = alive.listen(layout, run_id)
+            if context.runs.read(run_id, context.clock.now()).stop is not None:
+                # Somebody was so quick to cancel it that there was nobody yet to be told.
+                alive.nudge(layout, run_id)
             try:
                 launch.start({**self._orders(), "log_from": log_from}, claim.fd, wake)
             finally:

@@ -165,3 +165,12 @@ def test_typescript_types_come_out(cli: Command) -> None:
     one = cli("schema", "meta", "--typescript")
     assert len(one.out) < len(done.out)
     assert cli("schema", "--typescript", "--json").json["typescript"].rstrip("\n") == done.out.rstrip("\n")
+
+
+def test_who_types_nothing_is_shown_what_there_is(cli: Command) -> None:
+    done = cli()
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("Usage: subagent")
+    assert "\n  run " in done.err
+    told = cli(env={"SUBAGENT_OUTPUT": "json"}).json
+    assert (told["error"]["code"], told["error"]["message"]) == ("usage", "no command is named")

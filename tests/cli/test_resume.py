@@ -4,7 +4,6 @@ told again. What the earlier attempts came to stays."""
 import json
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 from tests.cli.living import (
     QUICK,
     Gate,
-    all_ended,
     eventually,
     finished,
     keeper_of,
@@ -34,17 +32,7 @@ cat > told-$number
 """
 
 
-@pytest.fixture(autouse=True)
-def _nothing_survives(runs_dir: Path) -> Iterator[None]:
-    with all_ended(runs_dir):
-        yield
-
-
-@pytest.fixture
-def gate(tmp_path: Path) -> Iterator[Gate]:
-    made = Gate(tmp_path)
-    yield made
-    made.close()
+pytestmark = pytest.mark.usefixtures("nothing_survives")
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import re
 import signal
 import stat
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
 
@@ -15,7 +15,6 @@ import pytest
 from tests.cli.living import (
     QUICK,
     Gate,
-    all_ended,
     eventually,
     finished,
     interrupted,
@@ -28,21 +27,10 @@ from tests.cli.living import (
 from tests.command import Command, Done
 from tests.services.desk import document, journal, words
 
+pytestmark = pytest.mark.usefixtures("nothing_survives")
+
 STAMP = r"\[\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z\] "
 AWKWARD = "two\nlines, \"quotes\", 'more', $HOME `id` \\ = and žluť 🦊"
-
-
-@pytest.fixture(autouse=True)
-def _nothing_survives(runs_dir: Path) -> Iterator[None]:
-    with all_ended(runs_dir):
-        yield
-
-
-@pytest.fixture
-def gate(tmp_path: Path) -> Iterator[Gate]:
-    made = Gate(tmp_path)
-    yield made
-    made.close()
 
 
 def spec(runs_dir: Path, run_id: str) -> dict[str, object]:

@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,19 +14,15 @@ from subagent_cli.core.errors import InvalidInput, NotFound
 from subagent_cli.services import cancellation, identity, outcomes, resumption, waiting
 from subagent_cli.services.context import Context
 from subagent_cli.services.settings import Caller
-from tests.cli.living import QUICK, all_ended, eventually, one_line, over, processes, program, started
+from tests.cli.living import QUICK, eventually, one_line, over, processes, program, started
 from tests.cli.test_bad_input import HOSTILE
 from tests.command import PATIENCE, PROGRAM, Command, Done
 from tests.services.desk import create, snapshot
 
+pytestmark = pytest.mark.usefixtures("nothing_survives")
+
 NOBODY = "0190a000-0000-7000-8000-000000000000"
 REPAINT = "\x1b[31mred\x1b]0;title\x07 \u202eevil\u2066 \x9b31m"
-
-
-@pytest.fixture(autouse=True)
-def _nothing_survives(runs_dir: Path) -> Iterator[None]:
-    with all_ended(runs_dir):
-        yield
 
 
 @pytest.fixture

@@ -39,13 +39,6 @@ def _nothing_survives(runs_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
 
 @pytest.fixture
-def gate(tmp_path: Path) -> Iterator[Gate]:
-    made = Gate(tmp_path)
-    yield made
-    made.close()
-
-
-@pytest.fixture
 def agents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two agents of our own; one of them has a choice of models."""
     program(tmp_path / "bin" / "thinker", f'{TASK}subagent submit result "$task by ${{2:-none}}"')

@@ -2,15 +2,16 @@
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.living import QUICK, Gate, all_ended, eventually, finished, over, processes, program, started, waiting
+from tests.cli.living import QUICK, Gate, eventually, finished, over, processes, program, started, waiting
 from tests.command import Command, Done
 from tests.services.desk import document, journal, snapshot
+
+pytestmark = pytest.mark.usefixtures("nothing_survives")
 
 KINDS = [
     "auth",
@@ -24,19 +25,6 @@ KINDS = [
     "context_exhausted",
     "content_filter",
 ]
-
-
-@pytest.fixture(autouse=True)
-def _nothing_survives(runs_dir: Path) -> Iterator[None]:
-    with all_ended(runs_dir):
-        yield
-
-
-@pytest.fixture
-def gate(tmp_path: Path) -> Iterator[Gate]:
-    made = Gate(tmp_path)
-    yield made
-    made.close()
 
 
 @pytest.fixture

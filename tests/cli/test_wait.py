@@ -11,7 +11,6 @@ import pytest
 from tests.cli.living import (
     QUICK,
     Gate,
-    all_ended,
     finished,
     interrupted,
     keeper_of,
@@ -21,20 +20,9 @@ from tests.cli.living import (
 from tests.command import Command
 from tests.services.desk import document, journal, snapshot
 
+pytestmark = pytest.mark.usefixtures("nothing_survives")
+
 ASKS = "subagent ask 'Which one?' --wait"
-
-
-@pytest.fixture(autouse=True)
-def _nothing_survives(runs_dir: Path) -> Iterator[None]:
-    with all_ended(runs_dir):
-        yield
-
-
-@pytest.fixture
-def gate(tmp_path: Path) -> Iterator[Gate]:
-    made = Gate(tmp_path)
-    yield made
-    made.close()
 
 
 @pytest.fixture
@@ -335,3 +323,11 @@ def test_waiting_costs_no_processor_time(cli: Command) -> None:
 def _ticks(pid: int) -> int:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return int(fields[11]) + int(fields[12])
+
+
+def test_an_interrupted_question_says_how_to_go_on_with_it(cli: Command) -> None:
+    run_id = cli("create", "helper", "Do it").out.strip()
+    done = interrupted(cli.start("ask", "Which?", "--run", run_id, "--wait"))
+    [question] = cli("pending", "--json").json
+    assert done.code == 130
+    assert f"subagent check {question['message_id'][-8:]}" in done.err

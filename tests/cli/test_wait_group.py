@@ -40,13 +40,6 @@ def _nothing_survives(runs_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
         yield
 
 
-@pytest.fixture
-def gate(tmp_path: Path) -> Iterator[Gate]:
-    made = Gate(tmp_path)
-    yield made
-    made.close()
-
-
 class Doors:
     """A gate for each child, by its task: each says that it is there, and goes through when it is let."""
 

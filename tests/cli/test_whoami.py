@@ -2,32 +2,20 @@
 
 import os
 import re
-from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
-from tests.cli.living import Gate, all_ended, keeper_of, over, processes, started
+from tests.cli.living import Gate, keeper_of, over, processes, started
 from tests.command import Command
 from tests.services.desk import snapshot
+
+pytestmark = pytest.mark.usefixtures("nothing_survives")
 
 NOBODY = "0190a000-0000-7000-8000-000000000000"
 # What an agent that wants to be helpful, or was talked into it, prints.
 PRINTS = 'echo "$SUBAGENT_TOKEN"; env; cat /proc/self/environ; echo "<$SUBAGENT_TOKEN$SUBAGENT_TOKEN>" >&2'
-
-
-@pytest.fixture(autouse=True)
-def _nothing_survives(runs_dir: Path) -> Iterator[None]:
-    with all_ended(runs_dir):
-        yield
-
-
-@pytest.fixture
-def gate(tmp_path: Path) -> Iterator[Gate]:
-    made = Gate(tmp_path)
-    yield made
-    made.close()
 
 
 def held_by(folder: Path, token: str) -> list[str]:

@@ -442,3 +442,14 @@ def test_closing_gives_the_file_back(path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     Capture(str(path), LIMIT, TOKEN).close()
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_line_that_ends_as_the_token_begins_is_not_cut_in_two_by_the_other_stream(tmp_path: Path) -> None:
+    log = Capture(str(tmp_path / "log"), 1_000_000, "e" + "0" * 63)
+    log.take(STDOUT, b"one\nthree")
+    log.take(STDERR, b"two\n")
+    log.end()
+    log.close()
+    lines = (tmp_path / "log").read_bytes().splitlines()
+    assert [line.partition(b"] ")[2] for line in lines] == [b"[stdout] one", b"[stderr] two", b"[stdout] three"]
+    assert bytes(log.last[STDOUT]) == b"one\nthree"

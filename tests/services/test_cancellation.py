@@ -5,9 +5,11 @@ from collections.abc import Callable
 
 import pytest
 
+from subagent_cli.core.command import Stop
 from subagent_cli.core.errors import InvalidInput, NotFound, RunNotFound
 from subagent_cli.services import cancellation, outcomes, questions, runs, sweep
 from subagent_cli.services.context import Context, open_context
+from subagent_cli.services.launches import Launch, Request
 from tests.command import PATIENCE
 from tests.process.living import Living, Pipe, until
 from tests.process.living import a_place_to_live as a_place_to_live
@@ -337,3 +339,17 @@ def test_a_refused_cancel_changes_nothing(living: Living, desk: Context) -> None
 def test_all_where_there_is_no_runs_directory_is_a_mistake(desk: Context) -> None:
     with pytest.raises(NotFound):
         cancellation.cancel(desk, [], everything=True)
+
+
+@pytest.mark.case("C2-42")
+def test_a_run_that_is_cancelled_before_its_keeper_is_there_is_ended_by_it(living: Living) -> None:
+    context = open_context({"runs_dir": str(living.runs)})
+    launch = Launch(context, Request("Do it", command=("sh", "-c", f"exec sleep 60 # {living.mark}")))
+    try:
+        launch.make()
+        context.runs.change(launch.run_id, Stop("cancelled", "Too quick", 0), context.clock.now)
+        launch.start()
+    finally:
+        launch.let_go()
+    assert living.wait(launch.run_id)["kind"] == "cancelled"
+    assert living.survivors() == {}

@@ -2,6 +2,7 @@
 
 import click
 
+from subagent_cli.cli.output import print_talk
 from subagent_cli.cli.verb import Answer, Context, complete_run, text_argument, verb
 from subagent_cli.core.moment import duration
 from subagent_cli.services import questions
@@ -43,5 +44,10 @@ def command(
         from subagent_cli.cli.commands.check import answered
         from subagent_cli.services import waiting
 
-        return answered(waiting.for_answer(context, asked["messageId"], run=asked["runId"], timeout=patience))
+        try:
+            return answered(waiting.for_answer(context, asked["messageId"], run=asked["runId"], timeout=patience))
+        except KeyboardInterrupt:
+            # The question waits on, and nobody else says which it is.
+            print_talk(asked["instructions"])
+            raise
     return Answer(asked, asked["messageId"], talk=asked["instructions"])
