@@ -71,6 +71,15 @@ def runs_of(context: Context, text: str) -> Several:
     return Several(group_id, [child["runId"] for child in found["children"] if context.runs.exists(child["runId"])])
 
 
+def with_children(context: Context, run_ids: Iterable[str]) -> list[str]:
+    """These runs, and all that they started, and so on."""
+    found = list(dict.fromkeys(run_ids))
+    for run_id in found:
+        # The list grows while it is gone through.
+        found += [child for child in context.runs.index.children(run_id) if child not in found]
+    return [run_id for run_id in found if context.runs.exists(run_id)]
+
+
 def message(context: Context, text: str, run_id: str | None = None) -> Target:
     """The question that is meant: in one run, or wherever it was asked."""
     if not text:

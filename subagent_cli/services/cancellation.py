@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 
 from subagent_cli.core import command as wanted
-from subagent_cli.core.errors import InvalidInput, NotFound
+from subagent_cli.core.errors import InvalidInput, NotFound, SubagentError
 from subagent_cli.core.event import Stopped
 from subagent_cli.core.ids import short
 from subagent_cli.core.transition import CANCELLED, CANCELLED_TEXT
@@ -38,16 +38,20 @@ def cancel(
     limit: int = context.settings["stop_grace"].value if grace is None else grace
     run_ids = _chosen(context, names, everything)
     done: Payload = {"cancelled": [], "ended": [], "orphans": [], "notStopped": []}
+    faults: list[SubagentError] = []
     new = run_ids
     while new:
         # All are told first, so that they end at the same time.
-        told = [run_id for run_id in new if _told(context, run_id, wanted.Stop(CANCELLED, text, limit), done)]
+        order = wanted.Stop(CANCELLED, text, limit)
+        told = [run_id for run_id in new if _told(context, run_id, order, done, faults)]
         for run_id in told:
             if not _over(context, run_id, limit / 1000 + _PATIENCE_SECONDS):
                 done["notStopped"].append(run_id)
         # A run that was just about to start others may have done so before it ended.
-        new = [run_id for run_id in _with_children(context, run_ids) if run_id not in run_ids]
+        new = [run_id for run_id in addresses.with_children(context, run_ids) if run_id not in run_ids]
         run_ids += new
+    if faults and len(run_ids) == 1:
+        raise faults[0]
     for run_id in run_ids:
         _end_orphans(context, run_id, limit / 1000, done)
     return done
@@ -61,24 +65,21 @@ def _chosen(context: Context, names: Sequence[str], everything: bool) -> list[st
         meant = context.runs.index.active() if own is None else context.runs.index.children(own)
     else:
         meant = [run_id for name in names for run_id in addresses.runs_of(context, name).run_ids]
-    return _with_children(context, meant)
+    return addresses.with_children(context, meant)
 
 
-def _with_children(context: Context, run_ids: Sequence[str]) -> list[str]:
-    found = list(dict.fromkeys(run_ids))
-    for run_id in found:
-        # The list grows while it is gone through.
-        found += [child for child in context.runs.index.children(run_id) if child not in found]
-    return [run_id for run_id in found if context.runs.exists(run_id)]
-
-
-def _told(context: Context, run_id: str, command: wanted.Stop, done: Payload) -> bool:
+def _told(context: Context, run_id: str, command: wanted.Stop, done: Payload, faults: list[SubagentError]) -> bool:
     """Writes the end down and tells the keeper; whether there is one to wait for."""
     runs = context.runs
     try:
         gone = runs.read(run_id, context.clock.now()).gone
         change = runs.change(run_id, command._replace(gone=gone), context.clock.now)
     except NotFound:
+        return False
+    except SubagentError as error:
+        # One that cannot be changed must not keep the others from being ended.
+        done["notStopped"].append(f"{short(run_id)}: {error.message}")
+        faults.append(error)
         return False
     alive.nudge(runs.layout, run_id)
     ended = change.before.finished

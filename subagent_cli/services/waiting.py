@@ -110,7 +110,7 @@ def for_runs(
         while True:
             # Where runs appear, so that one that is started below these is not missed.
             watch.await_folder(context.runs.layout.active)
-            tree = _below(context, run_ids)
+            tree = addresses.with_children(context, run_ids)
             for run_id in tree:
                 watch.add_all(context.runs.places(run_id))
             now = context.clock.now()
@@ -126,16 +126,6 @@ def for_runs(
             if left is not None and left <= 0:
                 return _woke(context, "timeout", meant, runs, waiting)
             watch.wait_closely(None if left is None else left / 1000)
-
-
-def _below(context: Context, run_ids: Sequence[str]) -> list[str]:
-    """These runs, and all that they started, and so on."""
-    found = list(dict.fromkeys(run_ids))
-    for run_id in found:
-        # The list grows while it is gone through.
-        below = context.runs.index.children(run_id)
-        found += [child for child in below if child not in found and context.runs.exists(child)]
-    return found
 
 
 def _woke(

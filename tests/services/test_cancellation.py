@@ -353,3 +353,16 @@ def test_a_run_that_is_cancelled_before_its_keeper_is_there_is_ended_by_it(livin
         launch.let_go()
     assert living.wait(launch.run_id)["kind"] == "cancelled"
     assert living.survivors() == {}
+
+
+def test_a_damaged_run_does_not_keep_the_others_from_being_cancelled(living: Living) -> None:
+    run_id, _ = stays(living)
+    broken = living.cli("create", "helper", "Do it").out.strip()
+    journal_file = living.runs / broken / "journal.jsonl"
+    line = journal_file.read_bytes()
+    journal_file.write_bytes(line.replace(b"created", b"crea7ed") + line)
+    done = living.cancel("--all")
+    assert (done.code, done.json["cancelled"]) == (1, [run_id])
+    assert broken[-8:] in str(done.json["notStopped"])
+    assert living.cli("cancel", broken).code == 8
+    journal_file.write_bytes(line)
