@@ -10,6 +10,7 @@ import click
 
 from subagent_cli.cli.output import Answer, print_answer
 from subagent_cli.core.errors import InvalidInput
+from subagent_cli.core.moment import duration
 from subagent_cli.services.context import Context, open_context
 
 _STDIN_LIMIT = 64 << 20
@@ -70,6 +71,15 @@ def text_argument(value: str) -> str:
         raise InvalidInput(f"standard input is not valid UTF-8 (byte {error.start})", code="not_utf8") from error
 
 
+def with_wait(wait: bool, timeout: str | None) -> int | None:
+    """How long to wait, in milliseconds. A limit for a wait that nobody asked for is a mistake."""
+    if timeout is None:
+        return None
+    if not wait:
+        raise click.UsageError("--timeout goes with --wait")
+    return duration(timeout)
+
+
 def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001
     """Active runs, for the shell's completion."""
     from subagent_cli.core.ids import short
@@ -81,4 +91,4 @@ def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     return [name for name in names if name.startswith(incomplete)]
 
 
-__all__ = ["Answer", "Context", "complete_run", "text_argument", "verb"]
+__all__ = ["Answer", "Context", "complete_run", "text_argument", "verb", "with_wait"]

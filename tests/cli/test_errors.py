@@ -271,3 +271,11 @@ def test_a_text_that_should_come_from_a_closed_input_is_missing_and_not_a_fault(
     assert done.stderr.startswith(b"error: ")
     assert b"fault of subagent" not in done.stderr
     assert snapshot(runs_dir, locks=False) == before
+
+
+@pytest.mark.parametrize("words", [["ask", "Which?", "--run", "@last"], ["check", "0000"], ["pending"]])
+def test_a_limit_for_a_wait_that_nobody_asked_for_is_a_mistake(cli: Command, words: list[str]) -> None:
+    create(cli)
+    told = error(cli, *words, "--timeout", "1s", code=2, name="usage")
+    assert "--wait" in str(told["message"])
+    assert cli("pending", "--json").json == []

@@ -3,7 +3,7 @@
 import click
 
 from subagent_cli.cli.output import print_talk
-from subagent_cli.cli.verb import Answer, Context, complete_run, text_argument, verb
+from subagent_cli.cli.verb import Answer, Context, complete_run, text_argument, verb, with_wait
 from subagent_cli.core.moment import duration
 from subagent_cli.services import questions
 
@@ -36,7 +36,7 @@ def command(
     answer instead, exits with 1 if the question expires, and with 124 if nobody has answered in time (the question
     then still waits).
     """
-    limit, patience = (None if text is None else duration(text) for text in (deadline, timeout))
+    limit, patience = None if deadline is None else duration(deadline), with_wait(wait, timeout)
     asked = questions.ask(
         context, question, run=run, options=options, default=default, deadline=limit, single=single, key=key
     )

@@ -4,9 +4,8 @@ from typing import Any
 
 import click
 
-from subagent_cli.cli.verb import Answer, Context, complete_run, verb
+from subagent_cli.cli.verb import Answer, Context, complete_run, verb, with_wait
 from subagent_cli.core.errors import NotFound
-from subagent_cli.core.moment import duration
 from subagent_cli.services import questions
 
 _SILENCE = {
@@ -28,11 +27,11 @@ def command(context: Context, message: str, run: str | None, peek: bool, wait: b
     read again. With --wait it returns when the answer is there, exits with 1 when the question expires, and with
     124 when nobody has answered in time; the question then still waits.
     """
+    limit = with_wait(wait, timeout)
     try:
         if wait:
             from subagent_cli.services import waiting
 
-            limit = duration(timeout) if timeout is not None else None
             return answered(waiting.for_answer(context, message, run=run, timeout=limit, peek=peek))
         found = questions.check(context, message, run=run, peek=peek)
     except NotFound as error:

@@ -5,10 +5,10 @@ from typing import Any
 import click
 
 from subagent_cli.cli.output import age, did_you_mean, indented
-from subagent_cli.cli.verb import Answer, Context, complete_run, verb
+from subagent_cli.cli.verb import Answer, Context, complete_run, verb, with_wait
 from subagent_cli.core.errors import RunNotFound
 from subagent_cli.core.ids import short
-from subagent_cli.core.moment import Moment, duration
+from subagent_cli.core.moment import Moment
 from subagent_cli.services import questions
 
 
@@ -22,11 +22,12 @@ def command(context: Context, run: str | None, wait: bool, timeout: str | None) 
     Of all runs, or of one; the oldest first, each with the command that answers it. With --wait it exits with 124
     if no question came in time, and with 4 if RUN has ended and none will come.
     """
+    limit = with_wait(wait, timeout)
     try:
         if wait:
             from subagent_cli.services.waiting import for_question
 
-            waiting, faults = for_question(context, run, duration(timeout) if timeout is not None else None)
+            waiting, faults = for_question(context, run, limit)
         else:
             waiting, faults = questions.pending(context, run)
     except RunNotFound as error:
