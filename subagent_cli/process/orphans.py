@@ -1,7 +1,8 @@
 """Processes that a keeper left behind when it was killed, told by what only they were given.
 
-An agent and all that it starts carry the run's id and token in their environment. The token is what counts: a person
-who looks into a run may well have its id in his shell, and must never be taken for a part of it.
+An agent and all that it starts carry the run's id and token in their environment, and where its runs lie. The token is
+what counts: a person who looks into a run may well have its id in his shell, and must never be taken for a part of it.
+So does the place: a copy of a run elsewhere has lost nobody.
 """
 
 import os
@@ -9,6 +10,7 @@ import signal
 import time
 from hashlib import sha256
 from hmac import compare_digest
+from typing import NamedTuple
 
 from subagent_cli.process import stop
 from subagent_cli.process.stop import Process
@@ -17,31 +19,39 @@ _PAUSE_SECONDS = 0.01
 _KILL_SECONDS = 10.0
 
 
-def find(run_id: str, token_hash: str) -> list[Process]:
+class Marks(NamedTuple):
+    """By what the processes of a run are told: its id, the hash of its token, and the runs directory it lies in."""
+
+    run_id: str
+    token_hash: str
+    root: str
+
+
+def find(run: Marks) -> list[Process]:
     """The processes that belong to this run, as far as the system lets us see, and never the caller or those above."""
     above = _above()
     found: list[Process] = []
     for name in _listed("/proc"):
         if name.isdigit() and int(name) not in above:
             start = stop.start_of(int(name))
-            if start and _belongs(int(name), run_id, token_hash):
+            if start and _belongs(int(name), run):
                 found.append((int(name), start))
     return found
 
 
-def end(run_id: str, token_hash: str, grace: float) -> tuple[set[int], set[int]]:
+def end(run: Marks, grace: float) -> tuple[set[int], set[int]]:
     """Asks them to end and kills them after the grace; gives those that have ended and those that are still there."""
-    seen = _signalled(run_id, token_hash, signal.SIGTERM, grace, again=False)
-    seen |= _signalled(run_id, token_hash, signal.SIGKILL, _KILL_SECONDS, again=True)
-    left = {pid for pid, _ in find(run_id, token_hash)}
+    seen = _signalled(run, signal.SIGTERM, grace, again=False)
+    seen |= _signalled(run, signal.SIGKILL, _KILL_SECONDS, again=True)
+    left = {pid for pid, _ in find(run)}
     return seen - left, left
 
 
-def _signalled(run_id: str, token_hash: str, signum: int, seconds: float, *, again: bool) -> set[int]:
+def _signalled(run: Marks, signum: int, seconds: float, *, again: bool) -> set[int]:
     """Sends a signal to all of them, with `again` also to those that come later, until none is left or time is up."""
     until = time.monotonic() + seconds
     told: set[Process] = set()
-    while left := set(find(run_id, token_hash)):
+    while left := set(find(run)):
         for process in left - told if again or not told else ():
             stop.send(process, signum)
         told |= left
@@ -51,16 +61,19 @@ def _signalled(run_id: str, token_hash: str, signum: int, seconds: float, *, aga
     return {pid for pid, _ in told}
 
 
-def _belongs(pid: int, run_id: str, token_hash: str) -> bool:
+def _belongs(pid: int, run: Marks) -> bool:
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             variables = dict(entry.partition(b"=")[::2] for entry in file.read().split(b"\0"))
     except OSError:
         return False
-    if variables.get(b"SUBAGENT_RUN_ID") != run_id.encode():
+    if variables.get(b"SUBAGENT_RUN_ID") != run.run_id.encode():
+        return False
+    root = variables.get(b"SUBAGENT_RUNS_DIR", b"")
+    if os.path.realpath(root) != os.path.realpath(os.fsencode(run.root)):
         return False
     token = variables.get(b"SUBAGENT_TOKEN") or _content(variables.get(b"SUBAGENT_TOKEN_FILE", b""))
-    return bool(token) and compare_digest(sha256(token).hexdigest(), token_hash)
+    return bool(token) and compare_digest(sha256(token).hexdigest(), run.token_hash)
 
 
 def _content(path: bytes) -> bytes:

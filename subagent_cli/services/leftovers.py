@@ -13,7 +13,7 @@ def orphans_of(context: Context, run_id: str) -> list[Process]:
         return []
     from subagent_cli.process import orphans
 
-    return orphans.find(run_id, token_hash)
+    return orphans.find(orphans.Marks(run_id, token_hash, context.runs.layout.root))
 
 
 def end_orphans(context: Context, run_id: str, grace: float) -> tuple[set[int], set[int]]:
@@ -23,7 +23,7 @@ def end_orphans(context: Context, run_id: str, grace: float) -> tuple[set[int], 
         return set(), set()
     from subagent_cli.process import orphans
 
-    return orphans.end(run_id, token_hash, grace)
+    return orphans.end(orphans.Marks(run_id, token_hash, context.runs.layout.root), grace)
 
 
 def _token_hash(context: Context, run_id: str) -> str | None:

@@ -19,7 +19,9 @@ RUN = "0190a000-0000-7000-8000-00000000abcd"
 # Another one in every process that runs tests: whoever has it is found on the whole machine.
 TOKEN = os.urandom(32).hex()
 HASH = sha256(TOKEN.encode()).hexdigest()
-OURS = {"SUBAGENT_RUN_ID": RUN, "SUBAGENT_TOKEN": TOKEN}
+ROOT = "/nowhere/runs"
+OURS = {"SUBAGENT_RUN_ID": RUN, "SUBAGENT_TOKEN": TOKEN, "SUBAGENT_RUNS_DIR": ROOT}
+MARKS = orphans.Marks(RUN, HASH, ROOT)
 
 
 class Started:
@@ -55,18 +57,18 @@ def start() -> Iterator[Started]:
 
 
 def found() -> list[int]:
-    return [pid for pid, _ in orphans.find(RUN, HASH)]
+    return [pid for pid, _ in orphans.find(MARKS)]
 
 
 def test_a_process_with_the_id_and_the_token_belongs_to_the_run(start: Started) -> None:
     process = start(OURS)
-    assert orphans.find(RUN, HASH) == [(process.pid, stop.start_of(process.pid))]
+    assert orphans.find(MARKS) == [(process.pid, stop.start_of(process.pid))]
 
 
 def test_a_process_that_was_given_its_token_in_a_file_belongs_to_the_run(start: Started, tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text(TOKEN)
-    process = start({"SUBAGENT_RUN_ID": RUN, "SUBAGENT_TOKEN_FILE": str(file)})
+    process = start({"SUBAGENT_RUN_ID": RUN, "SUBAGENT_TOKEN_FILE": str(file), "SUBAGENT_RUNS_DIR": ROOT})
     assert found() == [process.pid]
     file.unlink()
     assert found() == []
@@ -78,17 +80,18 @@ def test_a_process_that_was_given_its_token_in_a_file_belongs_to_the_run(start: 
         {},
         {"SUBAGENT_RUN_ID": RUN},
         {"SUBAGENT_RUN_ID": RUN, "SUBAGENT_TOKEN": ""},
-        {"SUBAGENT_RUN_ID": RUN, "SUBAGENT_TOKEN": TOKEN[:-1] + "0"},
+        {"SUBAGENT_RUN_ID": RUN, "SUBAGENT_TOKEN": TOKEN[:-1] + "g"},
         {"SUBAGENT_RUN_ID": RUN, "SUBAGENT_TOKEN": HASH},
         {"SUBAGENT_RUN_ID": RUN, "SUBAGENT_TOKEN_FILE": "/dev/null"},
         {"SUBAGENT_RUN_ID": RUN[:-1] + "0", "SUBAGENT_TOKEN": TOKEN},
+        {"SUBAGENT_RUN_ID": RUN, "SUBAGENT_TOKEN": TOKEN, "SUBAGENT_RUNS_DIR": "/elsewhere/runs"},
         {"SUBAGENT_TOKEN": TOKEN},
         {"NOTE": f"SUBAGENT_RUN_ID={RUN} SUBAGENT_TOKEN={TOKEN}"},
     ],
     ids=lambda env: " ".join(env) or "nothing",
 )
 def test_a_process_without_both_is_somebody_elses(start: Started, env: Mapping[str, str]) -> None:
-    start(env)
+    start({"SUBAGENT_RUNS_DIR": ROOT, **env})
     assert found() == []
 
 
@@ -101,7 +104,7 @@ def test_whoever_looks_is_never_found_nor_those_above(start: Started) -> None:
         "if len(sys.argv) == 1:\n"
         "    subprocess.run([sys.executable, '-c', open('/proc/self/cmdline').read().split('\\0')[-2], 'again'])\n"
         "else:\n"
-        f"    print([pid for pid, _ in orphans.find({RUN!r}, {HASH!r})])\n"
+        f"    print([pid for pid, _ in orphans.find(orphans.Marks(*{tuple(MARKS)!r}))])\n"
     )
     other = start(OURS)
     done = subprocess.run(
@@ -116,14 +119,14 @@ def test_what_is_found_can_be_ended_and_what_ignores_that_is_killed(start: Start
     assert deaf.stdout is not None
     deaf.stdout.readline()
     assert sorted(found()) == sorted([gentle.pid, deaf.pid])
-    assert orphans.end(RUN, HASH, 0.2) == ({gentle.pid, deaf.pid}, set())
+    assert orphans.end(MARKS, 0.2) == ({gentle.pid, deaf.pid}, set())
     assert gentle.wait(PATIENCE) == -signal.SIGTERM
     assert deaf.wait(PATIENCE) == -signal.SIGKILL
 
 
 def test_ending_nobody_takes_no_time_and_touches_nobody(start: Started) -> None:
-    process = start({"SUBAGENT_RUN_ID": RUN, "SUBAGENT_TOKEN": TOKEN[::-1]})
-    assert orphans.end(RUN, HASH, 1000.0) == (set(), set())
+    process = start({**OURS, "SUBAGENT_TOKEN": TOKEN[::-1]})
+    assert orphans.end(MARKS, 1000.0) == (set(), set())
     assert process.poll() is None
 
 
@@ -168,3 +171,18 @@ def test_the_shell_of_somebody_who_looks_into_a_lost_run_is_no_orphan(living: Li
     assert shell.pid not in living.status(run_id)["orphans"]
     living.cancel(run_id)
     assert shell.poll() is None
+
+
+def test_a_copy_of_a_living_run_has_lost_nobody(living: Living, tmp_path: Path) -> None:
+    """Its processes belong to the original, whose keeper lives."""
+    said, go = living.pipe(), living.pipe()
+    run_id = living.shell(f"echo here > {said.path}; read _ < {go.path}; echo done")
+    assert said.lines(1) == ["here"]
+    living.cli("export", run_id, tmp_path / "runs.zip")
+    copy = tmp_path / "copy"
+    living.cli("import", tmp_path / "runs.zip", runs_dir=copy)
+    assert living.cli("sweep", "--json", runs_dir=copy).json["orphans"] == {}
+    assert living.cli("status", run_id, "--json", runs_dir=copy).json["orphans"] == []
+    assert living.cli("cancel", run_id, "--json", runs_dir=copy).json["orphans"] == []
+    go.tell()
+    assert living.wait(run_id)["result"] == "done"
