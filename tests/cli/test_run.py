@@ -652,7 +652,8 @@ def test_each_command_of_the_preamble_works_as_it_stands(cli: Command, runs_dir:
     script = r"""
         sed -n 's/^  \(subagent [a-z]* .*\)/\1/p' | sed 's/   .*//' > lines
         grep -v -e submit -e ' ask ' lines > now
-        echo 'subagent ask "QUESTION" --timeout 30m --option A --option B' >> now
+        ask=$(grep ' ask ' lines)
+        echo "$ask --timeout 30m --option A --option B --deadline 100ms --default 1" >> now
         grep 'submit result' lines >> now
         while read -r line; do sh -c "$line" >> out 2>&1 || echo "$line: $?" >> failed; done < now
     """
