@@ -127,6 +127,12 @@ class Run(NamedTuple):
         return self.finished and not self.alive
 
     @property
+    def stopping(self) -> bool:
+        """Whether somebody wants it to end and it has not: not its worker, whatever that says of itself, and not its
+        time limit."""
+        return not self.over and self.stop is not None and self.kind != "timed_out"
+
+    @property
     def active(self) -> bool:
         """Whether anybody may still have to do with it."""
         return not self.over or bool(self.pending)

@@ -9,7 +9,6 @@ from contextlib import suppress
 
 from subagent_cli.core.errors import NotFound, SubagentError
 from subagent_cli.core.run import Run
-from subagent_cli.core.transition import TIMED_OUT
 from subagent_cli.services import addresses, outcomes
 from subagent_cli.services.context import Context, Payload
 from subagent_cli.store.groups import Group, Groups
@@ -50,12 +49,7 @@ def state_of(runs: Sequence[Run]) -> str:
     pending = [run for run in runs if not run.over]
     if not pending:
         return DONE
-    return CANCELLING if any(map(is_cancelled, pending)) else AWAITING
-
-
-def is_cancelled(run: Run) -> bool:
-    """Whether somebody wants it to end: not its worker, whatever that says of itself, and not its time limit."""
-    return run.stop is not None and run.kind != TIMED_OUT
+    return CANCELLING if any(run.stopping for run in pending) else AWAITING
 
 
 def forget_empty(context: Context) -> list[str]:

@@ -8,7 +8,6 @@ from subagent_cli.core.errors import NotFound, SubagentError
 from subagent_cli.core.ids import is_label, is_timed, uuid7
 from subagent_cli.core.moment import milliseconds
 from subagent_cli.core.run import Run
-from subagent_cli.core.transition import TIMED_OUT
 from subagent_cli.services import addresses
 from subagent_cli.services.context import Context, Payload
 from subagent_cli.services.specs import bad_name, labels_of
@@ -110,7 +109,7 @@ def row(run: Run, spec: Spec) -> Payload:
         "state": run.state,
         "kind": run.kind,
         "alive": run.alive,
-        "stopping": not run.over and run.stop is not None and run.kind != TIMED_OUT,
+        "stopping": run.stopping,
         "startTime": run.started_at,
         "endTime": run.ended_at,
         "summary": run.summary,
