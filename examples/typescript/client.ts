@@ -106,6 +106,12 @@ export interface Run
   attempt: number;
   attempts: Attempt[];
   name: string | null;
+  /** What the agent is among those that work on something together. */
+  type: string | null;
+  model: string | null;
+  /** JSON Schemas of what it is given and of its result. */
+  inputSchema: Record<string, unknown> | null;
+  outputSchema: Record<string, unknown> | null;
   labels: Record<string, string>;
   /** The run that started this one. */
   parentId: string | null;
@@ -115,6 +121,7 @@ export interface Run
   userInitiated: boolean;
   /** The runs that it has started. */
   subAgents: { pending: string[]; completed: string[] };
+  createdAt: string | null;
   /** When its process last started or ended. */
   lastActiveAt: string | null;
   notes: Note[];

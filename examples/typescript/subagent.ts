@@ -111,10 +111,18 @@ export interface RunSpec {
   mode?: "explore" | "work" | null;
   /** Whether the agent got its task alone, without a word on how to ask. */
   raw?: boolean;
+  /** Whether the agent gets its token in a file. */
+  tokenFile?: boolean;
   /** The agent's session, where we chose its id. */
   sessionId?: string | null;
   /** A name by which people call the run. */
   name: string | null;
+  /** What the agent is among those that work on something together. */
+  type?: "critic" | "grader" | "optimizer" | "generic";
+  /** The JSON Schema of what it is given. */
+  inputSchema?: Record<string, unknown> | null;
+  /** The JSON Schema of its result. */
+  outputSchema?: Record<string, unknown> | null;
   /** The run that started this one; null where a person did. */
   parentId: string | null;
   /** The fan-out this run belongs to. */

@@ -35,6 +35,16 @@ SECTIONS: dict[str, dict[str, str]] = {
         "update": "Report where the run stands.",
         "submit": "Hand in the outcome of your run, once and for good.",
     },
+    "Between agents": {
+        "send": "Send a message to an agent.",
+        "inbox": "List the messages that have come for an agent.",
+        "message": "Store, print and list typed messages.",
+        "schemas": "List the schemas of messages, or print one.",
+        "grant": "Give an agent a capability on another.",
+        "revoke": "Take a capability back that you gave.",
+        "grants": "List who may do what with which run.",
+        "wake": "Start an agent again for messages that it has not answered.",
+    },
     "For the house": {
         "sweep": "Expire old questions and tidy up; for cron.",
         "doctor": "Check every run, and mend what can be mended.",

@@ -13,6 +13,7 @@ from subagent_cli.core.errors import InvalidInput
 from subagent_cli.core.moment import duration
 from subagent_cli.services.context import Context, open_context
 
+_RUNS_DIR_HELP, _JSON_HELP = "Where the runs lie.", "Print JSON."
 _STDIN_LIMIT = 64 << 20
 
 
@@ -37,12 +38,24 @@ def verb(
         callback.__doc__ = f"{page}\n\n\b\nExample:\n  " + "\n  ".join(example.splitlines())
         command = click.command(name, cls=cls)(callback)
         command.params += [
-            click.Option(["--runs-dir"], metavar="DIR", help="Where the runs lie."),
-            click.Option(["--json", "as_json"], is_flag=True, help="Print JSON."),
+            click.Option(["--runs-dir"], metavar="DIR", help=_RUNS_DIR_HELP),
+            click.Option(["--json", "as_json"], is_flag=True, help=_JSON_HELP),
         ]
         return command
 
     return decorate
+
+
+def with_shared(function: Callable[..., None]) -> Callable[..., None]:
+    """The options that every command has, for one that only holds others."""
+
+    @functools.wraps(function)
+    def callback(**arguments: Any) -> None:
+        click.get_current_context().obj = _shared(arguments)
+        function(**arguments)
+
+    as_json = click.option("--json", "as_json", is_flag=True, help=_JSON_HELP)
+    return click.option("--runs-dir", metavar="DIR", help=_RUNS_DIR_HELP)(as_json(callback))
 
 
 def _shared(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -82,13 +95,11 @@ def with_wait(wait: bool, timeout: str | None) -> int | None:
 
 def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001
     """Active runs, for the shell's completion."""
-    from subagent_cli.core.ids import short
+    from subagent_cli.services import addresses
 
     root = ctx.find_root()
     context = open_context({"runs_dir": root.params.get("runs_dir")})
-    index = context.runs.index
-    names = [short(run_id) for run_id in index.active()] + index.names()
-    return [name for name in names if name.startswith(incomplete)]
+    return [name for name in addresses.completions(context) if name.startswith(incomplete)]
 
 
-__all__ = ["Answer", "Context", "complete_run", "text_argument", "verb", "with_wait"]
+__all__ = ["Answer", "Context", "complete_run", "text_argument", "verb", "with_shared", "with_wait"]

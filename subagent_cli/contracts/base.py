@@ -8,11 +8,18 @@ and a key that was left out stays out; the known keys come first, whatever their
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, WrapValidator
-from pydantic.json_schema import JsonSchemaValue
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 from pydantic_core.core_schema import ValidatorFunctionWrapHandler
 
 T = TypeVar("T")
+
+
+class Untitled(GenerateJsonSchema):
+    """JSON Schema without titles such as "Runid", which tell nobody more than the key does."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002
+        return False
 
 
 class Contract(BaseModel):

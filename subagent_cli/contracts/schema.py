@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import core_schema
 from typing_extensions import override
 
-from subagent_cli.contracts.base import Contract
+from subagent_cli.contracts.base import Contract, Untitled
 from subagent_cli.contracts.entry import JournalEntry
 from subagent_cli.contracts.meta import MetaDocument
 from subagent_cli.contracts.spec import RunSpec
@@ -23,16 +23,11 @@ NAMES: Mapping[str, type[Contract]] = MappingProxyType({"meta": MetaDocument, "r
 _HEADER = "// The files that subagent keeps of a run. Generated: changes here get lost.\n"
 
 
-class _Published(GenerateJsonSchema):
+class _Published(Untitled):
     @override
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
         # Our defaults only stand for a key that was left out; nobody fills them in.
         return self.generate_inner(schema["schema"])
-
-    @override
-    def field_title_should_be_set(self, schema: Any) -> bool:
-        # A title such as "Runid" tells nobody more than the key does.
-        return False
 
 
 def json_schema(name: str) -> dict[str, Any]:

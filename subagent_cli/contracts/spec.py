@@ -5,7 +5,7 @@ Every key is always there, null where there is nothing to say; what happened aft
 
 # ruff: noqa: N815 - the attributes are named as the keys on disk are.
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -32,8 +32,14 @@ class RunSpec(Contract):
         default=None, description="Whether the agent is to look only, or to do the work; null where nobody said."
     )
     raw: bool = Field(default=False, description="Whether the agent got its task alone, without a word on how to ask.")
+    tokenFile: bool = Field(default=False, description="Whether the agent gets its token in a file.")
     sessionId: str | None = Field(default=None, description="The agent's session, where we chose its id.")
     name: str | None = Field(description="A name by which people call the run.")
+    type: Literal["critic", "grader", "optimizer", "generic"] = Field(
+        default="generic", description="What the agent is among those that work on something together."
+    )
+    inputSchema: dict[str, Any] | None = Field(default=None, description="The JSON Schema of what it is given.")
+    outputSchema: dict[str, Any] | None = Field(default=None, description="The JSON Schema of its result.")
     parentId: str | None = Field(description="The run that started this one; null where a person did.")
     groupId: str | None = Field(description="The fan-out this run belongs to.")
     depth: Annotated[int, Field(ge=0)] = Field(

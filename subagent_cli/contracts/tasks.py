@@ -3,7 +3,7 @@
 A key that is not known is refused, not passed over: whoever misspells a limit would never learn of it.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -20,6 +20,9 @@ class Task(BaseModel):
     timeout: float | str | None = None
     model: str | None = None
     mode: Literal["explore", "work"] | None = None
+    type: str | None = None
+    input_schema: dict[str, Any] | str | None = None
+    output_schema: dict[str, Any] | str | None = None
 
 
 class Tasks(BaseModel):

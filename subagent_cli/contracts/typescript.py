@@ -67,6 +67,8 @@ def _single(schema: Schema) -> str:
         return f"{_operand(schema['items'])}[]"
     if kind == "object" and isinstance(schema.get("additionalProperties"), Mapping):
         return f"Record<string, {' | '.join(_choices(schema['additionalProperties']))}>"
+    if kind == "object" and schema.get("additionalProperties") is True:
+        return "Record<string, unknown>"
     raise ValueError(f"no TypeScript for this JSON Schema: {dict(schema)}")
 
 

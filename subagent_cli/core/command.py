@@ -79,10 +79,40 @@ class Resume(NamedTuple):
     token_hash: str
     session: str | None = None
     key: str | None = None
+    told: tuple[str, ...] = ()
+
+
+class Grant(NamedTuple):
+    """Somebody gives a capability on the run; `by` is the agent that does, None for the operator."""
+
+    by: str | None
+    grantee: str
+    capability: str
+    lasts: int | None = None
+
+
+class Revoke(NamedTuple):
+    """Somebody takes back what it gave; `everything` takes what others gave too."""
+
+    by: str | None
+    grantee: str
+    capability: str
+    everything: bool = False
+
+
+class Deliver(NamedTuple):
+    """A message is put into the run's inbox. `notice`: it is the reply to a message of the run's own."""
+
+    by: str | None
+    message_id: str
+    text: str
+    sha256: str
+    in_reply_to: str | None = None
+    notice: bool = False
 
 
 class Settle(NamedTuple):
     """Nothing new is wanted: write down what time and other writers have already brought about."""
 
 
-Command = Ask | Tell | Reply | Acknowledge | Report | Submit | Stop | Exit | Resume | Settle
+Command = Ask | Tell | Reply | Acknowledge | Report | Submit | Stop | Exit | Resume | Grant | Revoke | Deliver | Settle

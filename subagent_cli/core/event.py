@@ -138,6 +138,36 @@ class Resumed(NamedTuple):
     token_hash: str
     session: str | None = None
     key: str | None = None
+    told: tuple[str, ...] = ()
+
+
+class Granted(NamedTuple):
+    """An agent, or the operator, gave a capability on this run; `lasts` is in milliseconds."""
+
+    at: Moment
+    grantor: str
+    grantee: str
+    capability: str
+    lasts: int | None = None
+
+
+class Revoked(NamedTuple):
+    at: Moment
+    grantor: str
+    grantee: str
+    capability: str
+
+
+class Delivered(NamedTuple):
+    """A message came for the agent. What it is told of it is `text`; the content stays where it is stored."""
+
+    at: Moment
+    message_id: str
+    sender: str
+    text: str
+    sha256: str
+    in_reply_to: str | None = None
+    notice: bool | None = None
 
 
 Event = (
@@ -153,6 +183,9 @@ Event = (
     | Stopped
     | Exited
     | Resumed
+    | Granted
+    | Revoked
+    | Delivered
 )
 
 _TYPES: dict[str, Any] = {kind.__name__.lower(): kind for kind in get_args(Event)}

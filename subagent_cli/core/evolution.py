@@ -8,7 +8,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from subagent_cli.core import event as happened
+from subagent_cli.core.delivery import Delivery
 from subagent_cli.core.event import Event
+from subagent_cli.core.grant import Grant
 from subagent_cli.core.moment import earlier
 from subagent_cli.core.question import Question
 from subagent_cli.core.run import ERROR, FINISHED, Attempt, Note, Run
@@ -40,7 +42,8 @@ def fold(run: Run, events: Iterable[Event]) -> Run:
     """The run after all of these events, in one pass whatever their number."""
     # The copies belong to this call alone until it returns, so the steps may write into them.
     questions, keys, extras = dict(run.questions), dict(run.keys), dict(run.extras)
-    run = run._replace(questions=questions, keys=keys, extras=extras)
+    grants, inbox = dict(run.grants), dict(run.inbox)
+    run = run._replace(questions=questions, keys=keys, extras=extras, grants=grants, inbox=inbox)
     event: Event | None = None
     for event in events:
         match event:
@@ -85,6 +88,15 @@ def fold(run: Run, events: Iterable[Event]) -> Run:
                 run = _resumed(run, event)
                 if event.key:
                     keys[f"resume {event.key}"] = (str(event.attempt), event.text)
+                for message_id in event.told:
+                    if message_id in inbox:
+                        inbox[message_id] = inbox[message_id]._replace(told=inbox[message_id].told + 1)
+            case happened.Delivered():
+                inbox.setdefault(event.message_id, _delivery(event))
+            case happened.Granted():
+                grants[event[1:4]] = Grant(*event[1:4], event.at, event.lasts)
+            case happened.Revoked():
+                grants.pop(event[1:4], None)
             case happened.Observed():
                 run = _observed(run, event, questions, extras)
             case happened.Created():
@@ -99,6 +111,18 @@ def fold(run: Run, events: Iterable[Event]) -> Run:
                     session=event.session,
                 )
     return run if event is None else run._replace(changed=event.at)
+
+
+def _delivery(event: happened.Delivered) -> Delivery:
+    return Delivery(
+        event.message_id,
+        event.sender,
+        event.at.iso,
+        event.text,
+        event.sha256,
+        event.in_reply_to,
+        bool(event.notice),
+    )
 
 
 def _live(run: Run, trigger: str) -> Run:

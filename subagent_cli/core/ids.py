@@ -28,6 +28,14 @@ def is_uuid(text: str) -> bool:
     )
 
 
+def canonical(text: str) -> str:
+    """An id in the one form in which ids are compared, whatever form it was typed in; any other word as it is."""
+    bare = digits(text)
+    if bare is None or len(bare) != 32:
+        return text
+    return f"{bare[:8]}-{bare[8:12]}-{bare[12:16]}-{bare[16:20]}-{bare[20:]}"
+
+
 def is_timed(uuid: str) -> bool:
     """Whether the id begins with a clock, as those of version 7 do."""
     return uuid[14] == "7" and uuid[19] in "89abAB"

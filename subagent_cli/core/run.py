@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from subagent_cli.core.delivery import Delivery
+from subagent_cli.core.grant import NO_GRANTS, Grants
 from subagent_cli.core.moment import Moment
 from subagent_cli.core.question import ANSWERED, NO_EXTRAS, PENDING, Question
 
@@ -50,6 +52,8 @@ class Run(NamedTuple):
     this attempt, whose end is then an exit code, or `gone` where nobody saw it. `stop` is the grace in milliseconds
     that the process was given when somebody wanted it stopped; `submitted` says that the worker itself decided the
     outcome.
+
+    `grants` are the capabilities that agents have on this run, `inbox` the messages that came for its own agent.
     """
 
     id: str
@@ -70,6 +74,8 @@ class Run(NamedTuple):
     odd: Mapping[str, Any] = NO_EXTRAS
     changed: Moment | None = None
     claim: str | None = None
+    grants: Grants = NO_GRANTS
+    inbox: Mapping[str, Delivery] = NO_EXTRAS
     attempt: int = 1
     attempts: tuple[Attempt, ...] = ()
     launched_at: str | None = None

@@ -1,13 +1,15 @@
 """What may happen to a run. This is the one file that decides.
 
 The two tables are the whole law: what is not in them is refused, and a refusal changes nothing. `decide` holds a
-command against them and answers with events; `due` says what the passing of time has brought about.
+command against them and answers with events; `due` says what the passing of time has brought about. What agents give
+and send each other is no step in a run's life, and is decided in `exchange`.
 """
 
 from collections.abc import Mapping, Sequence
 
 from subagent_cli.core import command as wanted
 from subagent_cli.core import event as happened
+from subagent_cli.core import exchange
 from subagent_cli.core.command import ALL, LATEST, OLDEST, Command
 from subagent_cli.core.errors import InvalidInput, NotFound, Refused
 from subagent_cli.core.event import Event
@@ -119,6 +121,12 @@ def decide(run: Run, command: Command, now: Moment) -> Sequence[Event]:
             return _exit(run, command, now)
         case wanted.Resume():
             return _resume(run, command, now)
+        case wanted.Grant():
+            return exchange.grant(run, command, now)
+        case wanted.Revoke():
+            return exchange.revoke(run, command, now)
+        case wanted.Deliver():
+            return exchange.deliver(run, command, now)
         case wanted.Settle():
             return ()
 
@@ -301,7 +309,14 @@ def _resume(run: Run, command: wanted.Resume, now: Moment) -> Sequence[Event]:
             code="not_launched",
         )
     again = happened.Resumed(
-        now, run.attempt + 1, command.command, command.text, command.token_hash, command.session, command.key
+        now,
+        run.attempt + 1,
+        command.command,
+        command.text,
+        command.token_hash,
+        command.session,
+        command.key,
+        command.told,
     )
     return (*lost(run, now), again)
 

@@ -320,6 +320,7 @@ class Keeper:
         verdict.say(self._orders, self._unsaid, _VERDICT_SECONDS, self._orders["lock_timeout"])
         for path in (self._orders["wake"], self._orders["token_file"]):
             _remove(path)
+        verdict.wake(self._orders)
 
     def _terminated(self, *_: object) -> None:
         self._told += 1

@@ -5,6 +5,7 @@ the rest of a keeper.
 """
 
 import os
+import sys
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -12,12 +13,14 @@ from typing import Any
 from subagent_cli.core.command import Command, Exit, Stop
 from subagent_cli.core.errors import NotFound, SubagentError
 from subagent_cli.core.run import Run
+from subagent_cli.core.transition import CANCELLED, TIMED_OUT
 from subagent_cli.process import stop, transcript
 from subagent_cli.store.clock import Clock
 from subagent_cli.store.runs import Runs
 
 Orders = Mapping[str, Any]
 
+_ENDED = (CANCELLED, TIMED_OUT)
 _LOG_LINES, _LOG_BYTES = 50, 16_384
 _RESULT_BYTES, _ERROR_BYTES = 65_536, 4_096
 _LONGEST_PAUSE = 5.0
@@ -62,6 +65,22 @@ def say(orders: Orders, unsaid: list[Command], patience: float, lock_timeout: fl
                 return
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def wake(orders: Orders) -> None:
+    """Has the agent started again if messages have come for it that may want a reply. Somebody else does that, since
+    this keeper has to be gone first; nobody does where the run was told to end."""
+    try:
+        run = look(orders)
+    except (SubagentError, OSError):
+        return
+    if run is None or run.attempt != orders["attempt"] or run.stop is not None or run.kind in _ENDED:
+        return
+    if any(not delivery.notice for delivery in run.inbox.values()):
+        stub = f"import sys; sys.path[:] = {orders['path']!r}; from subagent_cli.cli.main import main; main()"
+        env = {name: value for name, value in orders["env"].items() if not name.startswith("SUBAGENT_")}
+        words = [sys.executable, "-I", "-S", "-c", stub, *orders["again"]]
+        os.posix_spawn(sys.executable, words, env)
 
 
 def other_keepers(orders: Orders) -> list[stop.Process]:

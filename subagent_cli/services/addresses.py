@@ -1,7 +1,8 @@
 """From what somebody typed to the run or the question that is meant.
 
 A run is named by its id, by the beginning or end of it (four digits or more), by its name, or by `@last`; a question
-by its id or a part of it. Anything that could leave the runs directory is refused before it becomes a path.
+by its id or a part of it. Anything that could leave the runs directory is refused before it becomes a path. Whoever
+names something says which right it takes; what the caller may not know of is not there.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,7 +11,10 @@ from typing import NamedTuple
 
 from subagent_cli.core import ids
 from subagent_cli.core.errors import InvalidInput, NotFound, RunNotFound, SubagentError
+from subagent_cli.core.exchange import not_granted
+from subagent_cli.core.grant import ADMINISTER, ANSWER, HEAR, KNOW, READ, SEND
 from subagent_cli.core.ids import short
+from subagent_cli.services import access
 from subagent_cli.services.context import Context
 from subagent_cli.store.groups import Groups
 
@@ -30,7 +34,7 @@ class Several(NamedTuple):
     run_ids: list[str]
 
 
-def run(context: Context, text: str | None) -> str:
+def run(context: Context, text: str | None, right: str = READ) -> str:
     """The run that is meant; without a name, the one that the caller belongs to."""
     text = text if text is not None else context.caller.run_id
     if text is None:
@@ -44,8 +48,12 @@ def run(context: Context, text: str | None) -> str:
             code="is_a_group",
             next=context.spelled("status", short(text)),
         )
-    if found is None:
+    if found is None and right in (SEND, ADMINISTER) and access.agent(context) and ids.is_uuid(ids.canonical(text)):
+        # The same words whether or not there is such an agent.
+        raise not_granted(right, ids.canonical(text))
+    if found is None or (right in (READ, HEAR) and not access.may(context, right, found)):
         raise RunNotFound(text, candidates=_similar(context, text), hint="subagent list shows what is there")
+    access.must(context, right, found)
     return found
 
 
@@ -54,21 +62,26 @@ def group(context: Context, text: str) -> str | None:
     groups = Groups(context.runs.layout)
     part = ids.digits(text)
     matches = groups.matching(part) if part else []
+    caller = access.agent(context)
+    if caller is not None:
+        # A group is the business of whoever spawned it.
+        matches = [match for match in matches if (groups.read(match) or {}).get("parentId") == caller]
     if len(matches) > 1:
         raise _ambiguous(text, "groups", matches)
     return matches[0] if matches else None
 
 
-def runs_of(context: Context, text: str) -> Several:
+def runs_of(context: Context, text: str, right: str = READ) -> Several:
     """The runs that are meant: one, or all of a group that are still there."""
     group_id = group(context, text)
     if group_id is None:
-        run_id = run(context, text)
+        run_id = run(context, text, right)
         return Several(run_id, [run_id])
     if _find_run(context, text) is not None:
         raise _ambiguous(text, "a run and a group", [text, group_id])
     found = Groups(context.runs.layout).read(group_id) or {"children": []}
-    return Several(group_id, [child["runId"] for child in found["children"] if context.runs.exists(child["runId"])])
+    there = [child["runId"] for child in found["children"] if context.runs.exists(child["runId"])]
+    return Several(group_id, access.among(context, there, right))
 
 
 def with_children(context: Context, run_ids: Iterable[str]) -> list[str]:
@@ -85,7 +98,7 @@ def message(context: Context, text: str, run_id: str | None = None) -> Target:
     if not text:
         raise InvalidInput("the message id is empty", code="invalid_message_id")
     if run_id is None:
-        found = _find_message(context, text)
+        found = _find_message(context, text, READ)
         if found is None:
             raise _no_message(text)
         return found
@@ -100,7 +113,7 @@ def message(context: Context, text: str, run_id: str | None = None) -> Target:
 
 def run_or_message(context: Context, text: str) -> Target:
     """For `reply`, whose first word may be either."""
-    question = _find_message(context, text) if text != LAST else None
+    question = _find_message(context, text, ANSWER) if text != LAST else None
     if question and question.message_id == text:
         return question
     run_id = _find_run(context, text)
@@ -109,6 +122,7 @@ def run_or_message(context: Context, text: str) -> Target:
     if question:
         return question
     if run_id:
+        access.must(context, ANSWER, run_id)
         return Target(run_id)
     raise NotFound(
         f"no question and no run is named {text[:64]}",
@@ -120,42 +134,45 @@ def run_or_message(context: Context, text: str) -> Target:
 def _find_run(context: Context, text: str) -> str | None:
     context.must_be_there()
     if text == LAST:
-        return next(iter(context.runs.all()), None)
+        return next(iter(access.known(context)), None)
     for spelling in (text, text.lower()):
-        if context.runs.exists(spelling):
+        if context.runs.exists(spelling) and access.may(context, KNOW, spelling):
             return spelling
     if not ids.is_label(text):
         raise InvalidInput(
             f"Run ID must be a valid UUID, a part of one, or a name: {text[:40]!r}", code="invalid_run_id"
         )
-    named = next(filter(context.runs.exists, context.runs.index.named(text)), None)
+    named = next(filter(context.runs.exists, access.among(context, context.runs.index.named(text), KNOW)), None)
     if named:
         return named
     part = ids.digits(text)
-    matches = context.runs.matching(part) if part else []
+    matches = access.among(context, context.runs.matching(part), KNOW) if part else []
     if len(matches) > 1:
         raise _ambiguous(text, "runs", matches)
     return matches[0] if matches else None
 
 
-def _find_message(context: Context, text: str) -> Target | None:
+def _find_message(context: Context, text: str, right: str) -> Target | None:
     context.must_be_there()
     if not ids.is_label(text):
         raise InvalidInput(f"not a message id: {text[:40]!r}", code="invalid_message_id")
-    spellings = [spelling for spelling in (text, text.lower()) if context.runs.index.asker(spelling)]
+    asker_of = context.runs.index.asker
+    spellings = [spelling for spelling in (text, text.lower()) if asker_of(spelling)]
     matches = spellings[:1] or _matching(text, context.runs.index.questions())
+    if access.agent(context):
+        matches = [match for match in matches if access.among(context, [asker_of(match) or ""], right)]
     if len(matches) > 1:
         raise _ambiguous(text, "questions", matches)
-    asker = context.runs.index.asker(matches[0]) if matches else None
+    asker = asker_of(matches[0]) if matches else None
     if asker and context.runs.exists(asker):
         return Target(asker, matches[0])
-    return _in_active_runs(context, text)
+    return _in_active_runs(context, text, right)
 
 
-def _in_active_runs(context: Context, text: str) -> Target | None:
+def _in_active_runs(context: Context, text: str, right: str) -> Target | None:
     """A question that another program asked has no entry before our next change of its run."""
     found: list[Target] = []
-    for run_id in {*context.runs.index.active(), *context.runs.survey().flat}:
+    for run_id in access.among(context, {*context.runs.index.active(), *context.runs.survey().flat}, right):
         with suppress(SubagentError):
             known = context.runs.read(run_id, context.clock.now()).questions
             found += [Target(run_id, match) for match in ([text] if text in known else _matching(text, known))]
@@ -186,5 +203,16 @@ def _ambiguous(text: str, what: str, matches: Sequence[str]) -> InvalidInput:
 def _similar(context: Context, text: str) -> Sequence[str]:
     from difflib import get_close_matches
 
-    known = [*context.runs.index.names(), *map(ids.short, context.runs.all()[:_SCANNED])]
-    return get_close_matches(text, known, n=3)
+    known = access.known(context)[:_SCANNED]
+    if access.agent(context):
+        names = [context.runs.spec(run_id).get("name") for run_id in known]
+    else:
+        names = list(context.runs.index.names())
+    return get_close_matches(text, [*filter(None, names), *map(short, known)], n=3)
+
+
+def completions(context: Context) -> list[str]:
+    """What a shell offers where a run is wanted: those that are active, and names."""
+    active = access.among(context, context.runs.index.active())
+    names = context.runs.index.names() if access.agent(context) is None else []
+    return [*map(short, active), *names]

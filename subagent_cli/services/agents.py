@@ -1,14 +1,17 @@
 """Agents that can be run: those of the project, of the user, and the shipped ones."""
 
+import os.path
+
 from subagent_cli.process import agents
 from subagent_cli.process.agents import Agent
 from subagent_cli.services import settings
 from subagent_cli.services.context import Context, Payload
 
 
-def known(context: Context) -> dict[str, Agent]:
-    """Every agent by name, as the nearest file defines it."""
-    return agents.load(settings.agent_files(context.settings["agents"]))
+def known(context: Context, first: str | None = None) -> dict[str, Agent]:
+    """Every agent by name, as the nearest file defines it; or the first one, where it is still there."""
+    files = settings.agent_files(context.settings["agents"])
+    return agents.load([first, *files] if first and os.path.isfile(first) else files)
 
 
 def listed(context: Context) -> list[Payload]:

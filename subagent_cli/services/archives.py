@@ -15,7 +15,7 @@ from subagent_cli.core.evolution import fold
 from subagent_cli.core.ids import short
 from subagent_cli.core.projection import project
 from subagent_cli.core.run import Run
-from subagent_cli.services import addresses
+from subagent_cli.services import access, addresses
 from subagent_cli.services.context import Context, Payload
 from subagent_cli.store import archive, codec, journal
 from subagent_cli.store.admission import Arrival, admit
@@ -31,7 +31,9 @@ def export(
 ) -> tuple[Payload, list[SubagentError]]:
     """Puts runs into a file, or into an open one; with `everything`, what cannot be read is left out and said."""
     context.must_be_there()
-    chosen = context.runs.all() if everything else [addresses.run(context, name) for name in names]
+    chosen = (
+        access.among(context, context.runs.all()) if everything else [addresses.run(context, name) for name in names]
+    )
     if isinstance(file, str):
         with archive.whole(file, force=force) as target:
             runs, faults = _pack(context, list(dict.fromkeys(chosen)), target, everything)
@@ -52,6 +54,7 @@ def export(
 
 def take_in(context: Context, file: str | IO[bytes], *, renew: bool = False) -> Payload:
     """Takes the runs out of a file; a run that is here already is passed over."""
+    access.operator_only(context, "import")
     context.must_be_a_folder()
     with _seekable(file) as source:
         found = Archive(source)
@@ -108,7 +111,7 @@ class _Incoming:
             if isinstance(spec.get(key), str):
                 spec[key] = ids.get(spec[key], spec[key])
         changed = {SPEC: codec.document(spec)} if spec != self.spec else {}
-        if run_id == self.run_id and not ids.keys() & self.run.questions.keys():
+        if run_id == self.run_id and not ids.keys() & _named(self.run):
             return Arrival(self.run, spec, self.run_id, changed)
         events = [(_renamed(happened, ids), origin) for happened, origin in self.events]
         folded = fold(Run(run_id), (happened for happened, _ in events))
@@ -203,11 +206,20 @@ def _new_ids(context: Context, coming: Sequence[_Incoming], renew: bool) -> dict
     return {run_id: {**new_runs, **messages} for run_id, messages in new_messages.items()}
 
 
+def _named(run: Run) -> set[str]:
+    """The runs and questions of which a run's journal speaks."""
+    return {
+        *run.questions,
+        *(agent for row in run.grants for agent in row[:2]),
+        *(d.sender for d in run.inbox.values()),
+    }
+
+
 def _renamed(happened: Event, ids: Mapping[str, str]) -> Event:
     """The same event under the new ids, wherever it names a run or a question."""
     changes: dict[str, Any] = {}
     for field, value in happened._asdict().items():
-        if field in ("run_id", "message_id"):
+        if field in ("run_id", "message_id", "grantor", "grantee", "sender"):
             changes[field] = ids.get(value, value)
         elif field == "message_ids":
             changes[field] = tuple(ids.get(message_id, message_id) for message_id in value)

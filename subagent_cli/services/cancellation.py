@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from subagent_cli.core import command as wanted
 from subagent_cli.core.errors import InvalidInput, NotFound, SubagentError
 from subagent_cli.core.event import Stopped
+from subagent_cli.core.grant import STOP
 from subagent_cli.core.ids import short
 from subagent_cli.core.transition import CANCELLED, CANCELLED_TEXT
 from subagent_cli.services import addresses
@@ -64,7 +65,7 @@ def _chosen(context: Context, names: Sequence[str], everything: bool) -> list[st
         own = context.caller.run_id if context.caller.token else None
         meant = context.runs.index.active() if own is None else context.runs.index.children(own)
     else:
-        meant = [run_id for name in names for run_id in addresses.runs_of(context, name).run_ids]
+        meant = [run_id for name in names for run_id in addresses.runs_of(context, name, STOP).run_ids]
     return addresses.with_children(context, meant)
 
 

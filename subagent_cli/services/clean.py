@@ -13,7 +13,7 @@ from subagent_cli.core.errors import NotFound, Refused, SubagentError
 from subagent_cli.core.ids import short
 from subagent_cli.core.moment import Moment, ago, duration, milliseconds
 from subagent_cli.core.run import Run
-from subagent_cli.services import addresses, groups
+from subagent_cli.services import access, addresses, groups
 from subagent_cli.services.context import Context, Payload
 from subagent_cli.store import removal
 
@@ -37,6 +37,7 @@ class Plan(NamedTuple):
 
 def plan(context: Context, names: Sequence[str] = (), older_than: str | None = None) -> Plan:
     """What a cleaning would delete: of all runs those that are old, or of the named ones all that have ended."""
+    access.operator_only(context, "clean")
     context.must_be_there()
     limit = older_than if older_than is not None or names else DEFAULT_AGE
     age = duration(limit) if limit is not None else None

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from subagent_cli.core.errors import Denied, InvalidInput, NotFound
+from subagent_cli.core.ids import canonical
 from subagent_cli.services import settings
 from subagent_cli.services.settings import Caller, Found
 from subagent_cli.store.clock import Clock
@@ -67,7 +68,10 @@ def open_context(options: Mapping[str, str | None], clock: Clock | None = None) 
     runs = Runs(
         found["runs_dir"].value, lock_timeout=found["lock_timeout"].value / 1000, ttl=found["question_ttl"].value
     )
-    context = Context(runs, clock or Clock(), found, settings.caller())
+    caller = settings.caller()
+    if caller.token is not None and caller.run_id is not None:
+        caller = caller._replace(run_id=canonical(caller.run_id))
+    context = Context(runs, clock or Clock(), found, caller)
     if context.caller.token is not None:
         _prove(context)
     return context

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from subagent_cli.core.errors import Busy, Failed, RunNotFound, SubagentError
 from subagent_cli.core.ids import is_label, is_uuid
 from subagent_cli.core.run import Run
-from subagent_cli.services import addresses
+from subagent_cli.services import access, addresses
 from subagent_cli.services.context import Context, Payload
 from subagent_cli.services.premises import place
 from subagent_cli.services.visit import Entry, Visit, entries_in, named
@@ -26,6 +26,7 @@ _ELSEWHERE = ("version", "runId", "agentName", "task", "name", "parentId", "crea
 
 def check(context: Context, names: Sequence[str] = (), *, fix: bool = False) -> Payload:
     """What is wrong: with the named runs, or with all of them and the place they lie in."""
+    access.operator_only(context, "doctor")
     context.must_be_there()
     runs = context.runs.aged(context.settings["question_ttl"].value)
     run_ids = list(dict.fromkeys(addresses.run(context, name) for name in names)) if names else runs.all()
@@ -231,6 +232,8 @@ def _wrong(visit: Visit, run: Run, spec: Spec) -> list[str]:
                 return bool(spec.get("name") == entry.word)
             case "children":
                 return bool(spec.get("parentId") == entry.word)
+            case "grants":
+                return any(grantee == entry.word for _, grantee, _ in run.grants)
         return True
 
     return [e.path for e in visit.entries.get(run.id, ()) if not right(e) and os.path.lexists(e.path)]
@@ -245,6 +248,7 @@ def _missing(visit: Visit, run: Run, spec: Spec) -> list[str]:
         wanted.append(layout.name_mark(name, run.id))
     if isinstance(parent, str) and is_uuid(parent):
         wanted.append(layout.child_mark(parent, run.id))
+    wanted += [layout.grant_mark(grantee, run.id) for _, grantee, _ in run.grants if is_uuid(grantee)]
     missing = [path for path in wanted if not os.path.exists(path)]
     for message_id in filter(is_label, run.questions):
         asker = index.asker(message_id)

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 
 from subagent_cli.core.errors import InvalidInput, NotFound, SubagentError
-from subagent_cli.services import addresses
+from subagent_cli.services import access, addresses
 from subagent_cli.services.context import Context, Payload
 from subagent_cli.store.watch import Watch
 
@@ -20,7 +20,7 @@ def read(context: Context, run: str | None = None, after: int = 0) -> tuple[list
         raise InvalidInput("--after counts the events of one run: name it", code="usage")
     context.must_be_there()
     faults: list[SubagentError] = []
-    return _in_order(_of_all(context, dict.fromkeys(context.runs.all(), 0), faults)), faults
+    return _in_order(_of_all(context, dict.fromkeys(access.among(context, context.runs.all()), 0), faults)), faults
 
 
 def follow(context: Context, run: str | None = None, after: int = 0) -> Iterator[Payload]:
@@ -55,8 +55,10 @@ def _follow_all(context: Context) -> Iterator[Payload]:
             watch.await_folder(layout.root)
             # Names are only read again when one of them has changed.
             stamp, earlier = _stamp(layout.root), stamp
-            new = {run_id: 0 for run_id in context.runs.all() if run_id not in told} if stamp != earlier else {}
-            for run_id in {*new, *context.runs.index.active()} if told else context.runs.index.active():
+            names = context.runs.all() if stamp != earlier else ()
+            new = dict.fromkeys(access.among(context, (name for name in names if name not in told)), 0)
+            active = access.among(context, context.runs.index.active())
+            for run_id in {*new, *active} if told else active:
                 watch.add_all(context.runs.places(run_id))
                 watched.add(run_id)
             told |= new

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from subagent_cli.core.errors import NotFound, SubagentError
 from subagent_cli.core.run import Run
-from subagent_cli.services import addresses, outcomes
+from subagent_cli.services import access, addresses, outcomes
 from subagent_cli.services.context import Context, Payload
 from subagent_cli.store.groups import Group, Groups
 
@@ -36,11 +36,11 @@ def status(context: Context, name: str) -> Payload:
 
 
 def members(context: Context, group: Group) -> dict[str, Run]:
-    """The children of a group that are still there, in the order in which they were asked for."""
+    """The children of a group that are there for the caller, in the order in which they were asked for."""
     now, found = context.clock.now(), dict[str, Run]()
-    for child in group["children"]:
+    for run_id in access.among(context, (child["runId"] for child in group["children"])):
         with suppress(NotFound):
-            found[child["runId"]] = context.runs.read(child["runId"], now)
+            found[run_id] = context.runs.read(run_id, now)
     return found
 
 

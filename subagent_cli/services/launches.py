@@ -11,6 +11,7 @@ from subagent_cli.core.run import RUNNING, Run
 from subagent_cli.process import agents as profiles
 from subagent_cli.services import prompts, specs, starts
 from subagent_cli.services.context import Context, Payload
+from subagent_cli.services.roles import PLAIN, Role
 from subagent_cli.services.starts import OWN, PLAINLY, Child, Start
 from subagent_cli.store.alive import Claim
 
@@ -27,6 +28,7 @@ class Request(NamedTuple):
     model: str | None = None
     args: tuple[str, ...] = ()
     mode: str | None = None
+    role: Role = PLAIN
     raw: bool = False
     start: Start = PLAINLY
 
@@ -58,11 +60,11 @@ class Launch:
             cwd=request.cwd,
             name=request.name,
             labels=request.labels,
+            role=request.role,
             key=key,
         )
         self.spec = specs.may_nest(spec, max_depth)
         self.run_id: str = spec["runId"]
-        self._prompt = spec["task"] if request.raw else prompts.first(self.run_id, spec["task"], request.mode)
         self.spec |= {
             "agentSource": profile.source if request.agent else None,
             "groupId": group_id,
@@ -70,9 +72,11 @@ class Launch:
             "agentArgs": list(request.args),
             "mode": request.mode,
             "raw": request.raw,
+            "tokenFile": request.start.token_file,
             "sessionId": context.clock.new_id() if profile.session == "own" else None,
             "timeoutSeconds": starts.limit(context, request.start),
         }
+        self._prompt = spec["task"] if request.raw else prompts.first(self.spec, spec["task"])
         self._child = Child(context, profile, self.spec, 1, self._prompt, token, request.start)
         self.spec["argv"] = self._child.shown()
         self._claim = Claim()

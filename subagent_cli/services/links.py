@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 
 from subagent_cli.core.errors import InvalidInput
-from subagent_cli.services import addresses
+from subagent_cli.services import access, addresses
 from subagent_cli.services.context import Context, Payload
 
 
 def link(context: Context, names: Sequence[str], *, active: bool = False, remove: bool = False) -> list[Payload]:
     """Links the named runs, or with `active` all active ones; with `remove`, takes their links away."""
+    access.operator_only(context, "link")
     context.must_be_there()
     if bool(names) == active:
         raise InvalidInput("name the runs, or say --all for every active one", code="usage")

@@ -5,10 +5,11 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from subagent_cli.core.errors import NotFound, SubagentError
+from subagent_cli.core.grant import READ
 from subagent_cli.core.ids import is_label, is_timed, uuid7
 from subagent_cli.core.moment import milliseconds
 from subagent_cli.core.run import Run
-from subagent_cli.services import addresses
+from subagent_cli.services import access, addresses
 from subagent_cli.services.context import Context, Payload
 from subagent_cli.services.specs import bad_name, labels_of
 from subagent_cli.store.groups import Groups
@@ -79,7 +80,7 @@ def find(
     for run_id in _candidates(context, meant):
         if limit is not None and len(rows) >= limit:
             break
-        if not context.runs.exists(run_id):
+        if not context.runs.exists(run_id) or not access.may(context, READ, run_id):
             continue
         try:
             # One small file says what was asked; only where that fits does the state matter.
@@ -105,6 +106,7 @@ def row(run: Run, spec: Spec) -> Payload:
         "runId": run.id,
         "name": name if isinstance(name, str) else None,
         "agentName": run.agent,
+        "type": spec.get("type"),
         "status": run.status,
         "state": run.state,
         "kind": run.kind,

@@ -13,6 +13,7 @@ from subagent_cli.core.ids import is_uuid
 from subagent_cli.services.visit import Entry, Visit, listed, named
 from subagent_cli.store import atomic, removal, repair
 from subagent_cli.store.layout import NEW_RUN, TEMPORARY, TRASH, Layout
+from subagent_cli.store.messages import Messages
 from subagent_cli.store.repair import DAMAGE, NOTE, WARNING, Finding
 
 _DAY, _HOUR_SECONDS = 86_400_000, 3600
@@ -29,7 +30,7 @@ def place(visit: Visit) -> list[Finding]:
     else:
         text = "locks do not work on this file system: two processes could change a run at once"
         found = [] if excludes else [Finding(None, "no_locks", text, DAMAGE)]
-    return [*found, *_machine(visit, written), *_modes(visit), *_leftovers(visit, written)]
+    return [*found, *_machine(visit, written), *_modes(visit), *_messages(visit), *_leftovers(visit, written)]
 
 
 def _scratch(layout: Layout) -> tuple[bool, float]:
@@ -78,8 +79,10 @@ def _modes(visit: Visit) -> Iterator[Finding]:
     layout = visit.runs.layout
 
     def exposed() -> Iterator[str]:
-        yield from repair.exposed(layout.root, deep=False)
-        for path in (layout.index, layout.locks, layout.readme):
+        # Messages may be written by nobody, not even by their owner.
+        for folder in (layout.root, layout.messages):
+            yield from repair.exposed(folder, deep=False)
+        for path in (layout.index, layout.locks, layout.readme, layout.groups):
             yield from repair.exposed(path)
 
     paths = []
@@ -92,6 +95,25 @@ def _modes(visit: Visit) -> Iterator[Finding]:
         text = f"modes let others in: {named(layout, paths)}"
         fixed = visit.fix and not any(exposed())
         yield Finding(None, "open_modes", text, WARNING, "made the user's alone", fixed)
+
+
+def _messages(visit: Visit) -> Iterator[Finding]:
+    """Messages that somebody has changed, which nothing can mend, and replies that the index does not know."""
+    layout, store = visit.runs.layout, Messages(visit.runs.layout)
+    tampered, missing = list[str](), list[str]()
+    for message_id in store.all():
+        try:
+            missing += filter(None, [store.unentered(message_id)])
+        except SubagentError:
+            tampered.append(layout.message(message_id))
+    for path in missing if visit.fix else ():
+        with suppress(OSError):
+            atomic.mark(path)
+    if tampered:
+        yield Finding(None, "tampered_messages", f"not as they were written: {named(layout, tampered)}", DAMAGE)
+    if missing:
+        text = f"the index does not know these replies: {named(layout, missing)}"
+        yield Finding(None, "missing_replies", text, WARNING, "entered", all(map(os.path.exists, missing)))
 
 
 def _leftovers(visit: Visit, written: float) -> Iterator[Finding]:
@@ -118,7 +140,8 @@ def _leftovers(visit: Visit, written: float) -> Iterator[Finding]:
     top = {name: os.path.join(layout.root, name) for name in sorted(os.listdir(layout.root))}
     unborn = [path for name, path in top.items() if name.startswith(NEW_RUN) and old(path)]
     trash = [path for name, path in top.items() if name.startswith(TRASH)]
-    places = (*top.values(), *(os.path.join(layout.index, name) for name in listed(layout.index)))
+    folders = (layout.index, layout.groups, layout.messages)
+    places = (*top.values(), *(os.path.join(folder, name) for folder in folders for name in listed(folder)))
     temporary = [path for path in places if path.endswith(TEMPORARY) and old(path)]
     entries = {entry.path: entry for group in visit.entries.values() for entry in group if stale(entry)}
     yield from _swept(visit, "unborn_runs", "left by a crash before it was a run", unborn, removal.delete)

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from subagent_cli.core import command as wanted
 from subagent_cli.core.errors import InvalidInput, NotFound, SubagentError
 from subagent_cli.core.event import Replied, record
+from subagent_cli.core.grant import ANSWER, HEAR, WORK
 from subagent_cli.core.ids import is_uuid, short
 from subagent_cli.core.moment import iso, milliseconds
 from subagent_cli.core.projection import project
 from subagent_cli.core.question import PENDING, WORDS, Question
 from subagent_cli.core.run import Run
-from subagent_cli.services import addresses
+from subagent_cli.services import access, addresses
 from subagent_cli.services.context import Context, Payload
 
 
@@ -26,7 +27,7 @@ def ask(
     key: str | None = None,
 ) -> Payload:
     """Puts a question to the parent and returns at once; `deadline` is in milliseconds."""
-    run_id = addresses.run(context, run)
+    run_id = addresses.run(context, run, WORK)
     question, *choices = (context.text(text, "question") for text in (question, *options))
     default = context.text(default, "default") if default is not None else None
     command = wanted.Ask(context.clock.new_id(), question, tuple(choices), default, deadline, single, key)
@@ -43,7 +44,7 @@ def ask(
 
 def tell(context: Context, text: str, *, run: str | None = None) -> Payload:
     """Leaves a note for the parent that wants no answer."""
-    run_id = addresses.run(context, run)
+    run_id = addresses.run(context, run, WORK)
     change = context.runs.change(run_id, wanted.Tell(context.text(text, "note")), context.clock.now)
     return {"runId": run_id, **record(change.events[-1]), "warnings": list(change.warnings)}
 
@@ -60,7 +61,7 @@ def reply(
     """Answers a question: `target` is the question, or the run whose question is meant."""
     answer = context.text(answer, "answer")
     if message is not None:
-        run_id = addresses.run(context, target)
+        run_id = addresses.run(context, target, ANSWER)
         meant = addresses.message(context, message, run_id)
     else:
         meant = addresses.run_or_message(context, target)
@@ -87,13 +88,19 @@ def check(context: Context, message: str, *, run: str | None = None, peek: bool 
     message_id = meant.message_id or ""
     found = context.runs.read(meant.run_id, context.clock.now())
     warnings: Sequence[str] = ()
-    if not peek and any(question.id == message_id for question in found.unread):
+    if not peek and picks_up(context, meant.run_id) and any(question.id == message_id for question in found.unread):
         change = context.runs.change(meant.run_id, wanted.Acknowledge(message_id), context.clock.now)
         found, warnings = change.before, change.warnings
     question = found.questions.get(message_id)
     if question is None:
         raise NotFound(f"Message with ID {message_id[:64]} not found", code="message_not_found")
     return {**view(question), "answer": question.answer, "runId": meant.run_id, "warnings": list(warnings)}
+
+
+def picks_up(context: Context, run_id: str) -> bool:
+    """Whether an answer that the caller sees has arrived: not where it is the worker of another run."""
+    caller = access.agent(context)
+    return caller is None or caller == run_id
 
 
 def not_found(message: str, error: NotFound) -> Payload:
@@ -104,7 +111,10 @@ def not_found(message: str, error: NotFound) -> Payload:
 def pending(context: Context, run: str | None = None) -> tuple[list[Payload], list[SubagentError]]:
     """What waits for an answer, oldest first, and what could not be looked at."""
     context.must_be_there()
-    run_ids = context.runs.index.active() if run is None else [addresses.run(context, run)]
+    if run is None:
+        run_ids = access.among(context, context.runs.index.active(), HEAR)
+    else:
+        run_ids = [addresses.run(context, run, HEAR)]
     now = context.clock.now()
     items: list[Payload] = []
     faults: list[SubagentError] = []

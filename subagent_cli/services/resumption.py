@@ -5,10 +5,11 @@ from shlex import join
 from subagent_cli.core import command as wanted
 from subagent_cli.core.errors import InvalidInput, Refused
 from subagent_cli.core.event import Resumed
+from subagent_cli.core.grant import SEND
 from subagent_cli.core.ids import short
 from subagent_cli.core.run import Run
 from subagent_cli.process.agents import Agent
-from subagent_cli.services import addresses, logs, prompts, specs, starts
+from subagent_cli.services import addresses, inboxes, logs, prompts, specs, starts
 from subagent_cli.services.context import Context, Payload, token_hash
 from subagent_cli.services.leftovers import orphans_of
 from subagent_cli.services.starts import PLAINLY, Child, Start
@@ -27,11 +28,24 @@ def resume(
     start: Start = PLAINLY,
 ) -> Payload:
     """Another attempt at an ended run, with its agent's own memory where it has one; without a text, a retry."""
-    run_id = addresses.run(context, run)
+    run_id = addresses.run(context, run, SEND)
     if text is not None:
         text = context.text(text, "text")
         if not text:
             raise InvalidInput("the text is empty", code="empty_text")
+    return attempt(context, run_id, text, fresh=fresh, key=key, start=start)
+
+
+def attempt(
+    context: Context,
+    run_id: str,
+    text: str | None,
+    *,
+    fresh: bool = False,
+    key: str | None = None,
+    start: Start = PLAINLY,
+) -> Payload:
+    """Starts the next attempt of a run, whoever wants it; refused as long as the last one has not ended."""
     spec = context.runs.spec(run_id)
     if not isinstance(spec.get("argv"), list):
         raise Refused(
@@ -69,7 +83,11 @@ def _again(
     context: Context, run: Run, spec: Spec, text: str | None, fresh: bool, key: str | None, start: Start, claim: Claim
 ) -> None:
     own = spec.get("agentSource") is None
-    profile = starts.own_command(tuple(spec["argv"])) if own else starts.profile(context, spec["agentName"])
+    if own:
+        profile = starts.own_command(tuple(spec["argv"]))
+    else:
+        profile = starts.profile(context, spec["agentName"], source=spec["agentSource"])
+    start = start._replace(token_file=start.token_file or bool(spec.get("tokenFile")))
     remembers = bool(profile.resume) and not fresh
     session = _session(context, run, profile) if remembers else None
     remembers = session is not None
@@ -77,18 +95,21 @@ def _again(
         session = context.clock.new_id()
     token = context.clock.new_token()
     spec = {**spec, "sessionId": session, "timeoutSeconds": starts.limit(context, start) or spec.get("timeoutSeconds")}
+    news = inboxes.untold(context, run)
+    said = prompts.with_news(text or (spec["task"] if spec.get("raw") else prompts.again(run)), news)
     if spec.get("raw"):
-        prompt = text or spec["task"]
+        prompt = said
     elif fresh:
-        prompt = prompts.first(run.id, spec["task"])
+        prompt = prompts.first(spec, prompts.with_news(spec["task"], news))
     elif remembers:
-        prompt = prompts.remembered(run, text or prompts.again(run))
+        prompt = prompts.remembered(run, said)
     else:
-        prompt = prompts.retold(run, spec["task"], text or prompts.again(run))
+        prompt = prompts.retold(run, spec, said)
     child = Child(context, profile, spec, run.attempt + 1, prompt, token, start, remembers=remembers)
     with atomic.io("write the prompt"):
         atomic.replace(child.prompt_file, codec.encoded(prompt))
-    order = wanted.Resume(join(child.shown()), text or "", token_hash(token), session, key)
+    told = tuple(delivery.message_id for delivery in news)
+    order = wanted.Resume(join(child.shown()), text or "", token_hash(token), session, key, told)
     change = context.runs.change(run.id, order, context.clock.now)
     if any(isinstance(event, Resumed) for event in change.events):
         child.start(claim)

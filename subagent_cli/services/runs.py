@@ -7,12 +7,14 @@ from contextlib import suppress
 from subagent_cli.core import command as wanted
 from subagent_cli.core.errors import RunNotFound, SubagentError
 from subagent_cli.core.event import Reported
+from subagent_cli.core.grant import KNOW, REPORT
 from subagent_cli.core.ids import short
 from subagent_cli.core.projection import project
 from subagent_cli.core.run import CREATED, RUNNING, WAITING, Run
-from subagent_cli.services import addresses, outcomes, questions, specs
+from subagent_cli.services import access, addresses, outcomes, questions, specs
 from subagent_cli.services.context import Context, Payload
 from subagent_cli.services.leftovers import orphans_of
+from subagent_cli.services.roles import PLAIN, Role
 
 POLL_NOTE = "Still running: wait 30 seconds before looking again."
 
@@ -25,13 +27,14 @@ def create(
     cwd: str | None = None,
     name: str | None = None,
     labels: Mapping[str, str] = specs.NO_LABELS,
+    role: Role = PLAIN,
     key: str | None = None,
     link: bool = False,
 ) -> Payload:
     """A run whose process somebody else starts; `pending` until its first ask, note or report."""
     context.must_be_a_folder()
     token = context.clock.new_token()
-    spec = specs.new_spec(context, agent, task, token, cwd=cwd, name=name, labels=labels, key=key)
+    spec = specs.new_spec(context, agent, task, token, cwd=cwd, name=name, labels=labels, role=role, key=key)
 
     def make() -> Run:
         return context.runs.create(spec, spec["task"], CREATED, context.clock.now(), digest)
@@ -64,7 +67,7 @@ def status(context: Context, run: str | None, *, peek: bool = False) -> Payload:
 
 def update(context: Context, run: str | None, status: str, summary: str | None = None) -> Payload:
     """A self-report: the worker says where its run stands. Returns the document."""
-    run_id = addresses.run(context, run)
+    run_id = addresses.run(context, run, REPORT)
     summary = context.text(summary, "summary") if summary is not None else None
     change = context.runs.change(run_id, wanted.Report(status.lower(), summary), context.clock.now)
     warnings = list(change.warnings)
@@ -106,6 +109,10 @@ def _shown(context: Context, run: Run) -> Payload:
     return {
         **shown,
         "name": spec.get("name"),
+        "type": spec.get("type"),
+        "model": spec.get("model"),
+        "inputSchema": spec.get("inputSchema"),
+        "outputSchema": spec.get("outputSchema"),
         "labels": specs.labels_of(spec),
         "parentId": spec.get("parentId"),
         "groupId": spec.get("groupId"),
@@ -119,6 +126,7 @@ def _shown(context: Context, run: Run) -> Payload:
         "orphans": left,
         "attempt": run.attempt,
         "attempts": list(map(outcomes.earlier, run.attempts)),
+        "createdAt": spec.get("createdAt"),
         "lastActiveAt": run.active_at,
         "notes": [note._asdict() for note in run.notes],
         "instructions": _instructions(run, left),
@@ -129,7 +137,7 @@ def _shown(context: Context, run: Run) -> Payload:
 def _children(context: Context, run_id: str) -> Payload:
     """The runs that this one has started: those that are still at it, and those that have ended."""
     now, found = context.clock.now(), dict[str, bool]()
-    for child in context.runs.index.children(run_id):
+    for child in access.among(context, context.runs.index.children(run_id), KNOW):
         with suppress(SubagentError):
             found[child] = context.runs.read(child, now).over
     return {

@@ -84,6 +84,7 @@ SETTINGS = (
     Setting("submit_grace", duration, 30_000, "what a process gets to end after its outcome was submitted", spelled),
     Setting("max_depth", _count, 1, "how deep runs may start runs: 1 means that a run starts none"),
     Setting("max_children", _count, 10, "how many children one spawn may start"),
+    Setting("max_wakes", _count, 3, "how often an agent is started for a message that it does not reply to"),
     Setting("env_deny", _patterns, (), "variables that agents do not get, e.g. AWS_*,SECRET", ",".join),
     Setting("log_limit", _size, 67_108_864, "the longest log of one attempt, in bytes"),
     Setting("max_text", _size, 1_048_576, "the longest question, answer, note or summary, in bytes"),
@@ -113,6 +114,16 @@ def load(options: Mapping[str, str | None]) -> dict[str, Found]:
     if found["runs_dir"].value is None:
         found["runs_dir"] = _default_runs_dir(environment)
     return found
+
+
+def as_options(found: Mapping[str, Found]) -> list[str]:
+    """The settings that are not the usual ones, as options for another call of ours, wherever that is made."""
+    words = ["--runs-dir", os.path.abspath(found["runs_dir"].value)]
+    for setting in SETTINGS:
+        value, source = found[setting.name]
+        if source != "default" and value is not None and setting.name not in ("runs_dir", "output"):
+            words += ["--set", f"{setting.name}={setting.show(value)}"]
+    return words
 
 
 def wants_json() -> bool:

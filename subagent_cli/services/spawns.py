@@ -7,7 +7,7 @@ from typing import Any
 from subagent_cli.core.errors import InvalidInput, Refused, SubagentError
 from subagent_cli.core.ids import short
 from subagent_cli.core.moment import duration
-from subagent_cli.services import specs
+from subagent_cli.services import roles, specs
 from subagent_cli.services.context import Context, Payload, token_hash
 from subagent_cli.services.launches import Launch, Request
 from subagent_cli.store import removal
@@ -103,6 +103,8 @@ def _request(task: Mapping[str, Any], common: Request) -> Request:
         given["start"] = common.start._replace(timeout=duration(str(given.pop("timeout"))))
     if "agent" in given:
         given["command"] = ()
+    form = given.pop("input_schema", None), given.pop("output_schema", None)
+    given["role"] = roles.role(given.pop("type", None), *form, common.role)
     return common._replace(**given)
 
 

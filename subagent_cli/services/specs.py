@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from subagent_cli.core.errors import Denied, InvalidInput, Refused
 from subagent_cli.core.ids import is_label, is_uuid, short
 from subagent_cli.services.context import Context, token_hash
+from subagent_cli.services.roles import PLAIN, Role
 from subagent_cli.store.reader import Spec
 
 LONGEST_LABEL = 256
 NO_LABELS: Mapping[str, str] = {}
-_SAME = ("agentName", "agentSource", "task", "name", "labels")
+_SAME = ("agentName", "agentSource", "task", "name", "labels", "type", "inputSchema", "outputSchema")
 _SAME_LAUNCH = ("cwd", "model", "agentArgs", "mode", "raw")
 
 
@@ -23,6 +24,7 @@ def new_spec(
     cwd: str | None = None,
     name: str | None = None,
     labels: Mapping[str, str] = NO_LABELS,
+    role: Role = PLAIN,
     key: str | None = None,
 ) -> Spec:
     """The spec of a run whose process somebody else starts; whoever starts it himself fills in more."""
@@ -47,8 +49,12 @@ def new_spec(
         "agentArgs": [],
         "mode": None,
         "raw": False,
+        "tokenFile": False,
         "sessionId": None,
         "name": name,
+        "type": role.type,
+        "inputSchema": role.input_schema,
+        "outputSchema": role.output_schema,
         "parentId": parent,
         "groupId": None,
         "depth": above.get("depth", 0) + 1,

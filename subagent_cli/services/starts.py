@@ -134,6 +134,7 @@ class Child:
             "lock_timeout": found["lock_timeout"].value / 1000,
             "ttl": found["question_ttl"].value,
             "log_limit": found["log_limit"].value,
+            "again": [*settings.as_options(found), "wake", run_id],
         }
 
     def _agents(self) -> dict[str, str]:
@@ -168,8 +169,8 @@ class Child:
         }
 
 
-def profile(context: Context, agent: str | None, command: tuple[str, ...] = ()) -> Agent:
-    """The agent of this name, or a command as one."""
+def profile(context: Context, agent: str | None, command: tuple[str, ...] = (), source: str | None = None) -> Agent:
+    """The agent of this name, or a command as one. `source` is the file in which it was found before."""
     if agent is not None and command:
         raise InvalidInput("an agent or a command, not both", code="usage")
     if agent is None:
@@ -178,7 +179,7 @@ def profile(context: Context, agent: str | None, command: tuple[str, ...] = ()) 
         raise InvalidInput("the agent needs a name", code="invalid_agent")
     from subagent_cli.services import agents
 
-    return profiles.find(agents.known(context), agent)
+    return profiles.find(agents.known(context, source), agent)
 
 
 def own_command(words: tuple[str, ...]) -> Agent:

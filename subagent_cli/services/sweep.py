@@ -10,7 +10,7 @@ from subagent_cli.core.command import Settle
 from subagent_cli.core.errors import SubagentError
 from subagent_cli.core.event import Event, Expired, Replied, Stopped
 from subagent_cli.core.transition import LOST
-from subagent_cli.services import groups
+from subagent_cli.services import access, groups
 from subagent_cli.services.context import Context, Payload
 from subagent_cli.services.leftovers import orphans_of
 from subagent_cli.store import removal
@@ -21,6 +21,7 @@ def sweep(
     context: Context, *, max_age: int | None = None, dry_run: bool = False
 ) -> tuple[Payload, list[SubagentError]]:
     """What was (or, in a dry run, would be) done, and what could not be looked at."""
+    access.operator_only(context, "sweep")
     context.must_be_there()
     runs = context.runs if max_age is None else context.runs.aged(max_age)
     now = context.clock.now

@@ -8,8 +8,9 @@ deeper than anybody reads goes on at the margin.
 from collections.abc import Iterable
 
 from subagent_cli.core.errors import NotFound, SubagentError
+from subagent_cli.core.grant import READ
 from subagent_cli.core.run import FINISHED
-from subagent_cli.services import addresses, listing
+from subagent_cli.services import access, addresses, listing
 from subagent_cli.services.context import Context, Payload
 from subagent_cli.services.groups import AWAITING, CANCELLING, DONE
 from subagent_cli.store.reader import Spec
@@ -29,7 +30,10 @@ def tree(
     if run is not None:
         tops = {addresses.run(context, run)}
     else:
-        tops = {forest.top(run_id) for run_id in (context.runs.all() if everything else forest.active())}
+        tops = {
+            forest.top(run_id)
+            for run_id in (access.among(context, context.runs.all()) if everything else forest.active())
+        }
     grown = forest.grown(sorted(tops, reverse=True))
     return grown if run is not None else _grouped(grown), forest.faults
 
@@ -60,6 +64,7 @@ def _is_over(row: Payload) -> bool:
 class _Forest:
     def __init__(self, context: Context, everything: bool) -> None:
         self.faults: list[SubagentError] = []
+        self._context = context
         self._runs = context.runs
         self._index = context.runs.index
         self._now = context.clock.now()
@@ -71,7 +76,7 @@ class _Forest:
 
     def active(self) -> list[str]:
         """Runs with which somebody may still have to do, and those that cannot tell."""
-        rows = {run_id: self._row(run_id) for run_id in self._index.active()}
+        rows = {run_id: self._row(run_id) for run_id in access.among(self._context, self._index.active())}
         return [
             run_id
             for run_id, row in rows.items()
@@ -127,23 +132,27 @@ class _Forest:
 
     def _parent(self, run_id: str) -> str | None:
         parent = (self._spec(run_id) or {}).get("parentId")
-        return parent if isinstance(parent, str) and self._runs.exists(parent) else None
+        return parent if isinstance(parent, str) and self._is_there(parent) else None
 
     def _spec(self, run_id: str) -> Spec | None:
         if run_id not in self._specs:
             try:
-                self._specs[run_id] = self._runs.spec(run_id) if self._runs.exists(run_id) else {}
+                self._specs[run_id] = self._runs.spec(run_id) if self._is_there(run_id) else {}
             except SubagentError as fault:
                 self.faults.append(fault)
                 self._specs[run_id] = None
         return self._specs[run_id]
+
+    def _is_there(self, run_id: str) -> bool:
+        """For this caller, that is."""
+        return self._runs.exists(run_id) and access.may(self._context, READ, run_id)
 
     def _row(self, run_id: str) -> Payload | None:
         if run_id not in self._rows:
             self._rows[run_id] = None
             spec = self._spec(run_id)
             try:
-                if spec is not None:
+                if spec is not None and self._is_there(run_id):
                     self._rows[run_id] = listing.row(self._runs.read(run_id, self._now), spec)
             except NotFound:
                 pass

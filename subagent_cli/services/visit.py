@@ -37,7 +37,7 @@ def entries_in(runs: Runs) -> Iterator[Entry]:
         yield Entry("questions", word, layout.question_mark(word), index.asker(word))
     for digest in listed(layout.keys):
         yield Entry("keys", digest, layout.key_mark(digest), index.keyed(digest))
-    for kind, folder in (("names", layout.names), ("children", layout.children)):
+    for kind, folder in (("names", layout.names), ("children", layout.children), ("grants", layout.grants)):
         for word in listed(folder):
             for run_id in listed(os.path.join(folder, word)):
                 yield Entry(kind, word, os.path.join(folder, word, run_id), run_id)

@@ -7,11 +7,12 @@ itself and can be interrupted at any time: whatever it waited for goes on.
 from collections.abc import Callable, Sequence
 
 from subagent_cli.core.errors import InvalidInput, NotFound, Refused, Stalled, SubagentError
+from subagent_cli.core.grant import HEAR
 from subagent_cli.core.ids import is_uuid, short
 from subagent_cli.core.moment import elapsed
 from subagent_cli.core.question import PENDING, Question
 from subagent_cli.core.run import Run
-from subagent_cli.services import addresses, outcomes, questions
+from subagent_cli.services import access, addresses, outcomes, questions
 from subagent_cli.services.addresses import Several
 from subagent_cli.services.context import Context, Payload
 from subagent_cli.store.watch import Watch
@@ -52,7 +53,7 @@ def for_question(
 ) -> tuple[list[Payload], list[SubagentError]]:
     """Until a question waits for an answer; as `pending` then. Stalled when the time is up, refused when the run
     that could ask has ended."""
-    run_id = addresses.run(context, run) if run is not None else None
+    run_id = addresses.run(context, run, HEAR) if run is not None else None
     limit = _limit(context, timeout)
     start = context.clock.now()
     layout = context.runs.layout
@@ -61,7 +62,7 @@ def for_question(
             # Watched before it is looked at, so that nothing can happen in between.
             for folder in (layout.root, layout.active, layout.questions) if run_id is None else ():
                 watch.await_folder(folder)
-            for active in context.runs.index.active() if run_id is None else [run_id]:
+            for active in access.among(context, context.runs.index.active(), HEAR) if run_id is None else [run_id]:
                 watch.add_all(context.runs.places(active))
             over = run_id is not None and context.runs.read(run_id, context.clock.now()).finished
             waiting, faults = questions.pending(context, run_id)
@@ -96,7 +97,7 @@ def for_runs(
     """
     meant = [addresses.runs_of(context, name) for name in names]
     if not names and context.caller.token:
-        children = context.runs.index.children(context.caller.run_id or "")
+        children = access.among(context, context.runs.index.children(context.caller.run_id or ""))
         meant = [Several(child, [child]) for child in children if context.runs.exists(child)]
     run_ids = list(dict.fromkeys(run_id for several in meant for run_id in several.run_ids))
     if context.caller.token and context.caller.run_id in run_ids:
@@ -110,7 +111,8 @@ def for_runs(
         while True:
             # Where runs appear, so that one that is started below these is not missed.
             watch.await_folder(context.runs.layout.active)
-            tree = addresses.with_children(context, run_ids)
+            below = access.among(context, addresses.with_children(context, run_ids), HEAR)
+            tree = list(dict.fromkeys((*run_ids, *below)))
             for run_id in tree:
                 watch.add_all(context.runs.places(run_id))
             now = context.clock.now()

@@ -83,9 +83,9 @@ def commit(fd: int) -> None:
     _datasync(fd)
 
 
-def create(path: str, data: bytes, *, lasting: bool = True) -> None:
+def create(path: str, data: bytes, *, lasting: bool = True, mode: int = _FILE) -> None:
     """A new file; fails where one is."""
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
         write_all(fd, data)
         if lasting:

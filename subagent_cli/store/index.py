@@ -7,7 +7,7 @@ after it, so a crash leaves too many, never too few. Readers check what an entry
 import os
 from collections.abc import Sequence
 
-from subagent_cli.core.event import Asked, Event
+from subagent_cli.core.event import Asked, Event, Granted
 from subagent_cli.core.ids import is_label, is_uuid
 from subagent_cli.core.run import Run
 from subagent_cli.store import atomic
@@ -43,6 +43,10 @@ class Index:
         """Runs that this run made, oldest first."""
         return sorted(filter(is_uuid, _names(self._layout.child_marks(parent_id)))) if is_uuid(parent_id) else []
 
+    def granted(self, grantee: str) -> list[str]:
+        """Runs on which this agent may have been given a capability."""
+        return sorted(filter(is_uuid, _names(self._layout.grant_marks(grantee)))) if is_uuid(grantee) else []
+
     def keyed(self, digest: str) -> str | None:
         """The run that was created under this idempotency key."""
         return _content(self._layout.key_mark(digest))
@@ -54,6 +58,7 @@ class Index:
             atomic.mark(self._layout.name_mark(name, run_id))
         if parent_id:
             atomic.mark(self._layout.child_mark(parent_id, run_id))
+            atomic.mark(self._layout.grant_mark(parent_id, run_id))
         if key_digest:
             # An entry that a crash left behind names a run that never appeared.
             atomic.unmark(self._layout.key_mark(key_digest))
@@ -67,6 +72,8 @@ class Index:
         for event in events:
             if isinstance(event, Asked) and is_label(event.message_id):
                 atomic.mark(self._layout.question_mark(event.message_id), run_id.encode())
+            elif isinstance(event, Granted) and is_uuid(event.grantee):
+                atomic.mark(self._layout.grant_mark(event.grantee, run_id))
 
     def after(self, run_id: str, after: Run) -> None:
         """After the change is visible."""

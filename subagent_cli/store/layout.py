@@ -22,6 +22,10 @@ class Layout:
         self.children = os.path.join(self.index, "children")
         self.keys = os.path.join(self.index, "keys")
         self.spawns = os.path.join(self.index, "spawns")
+        self.grants = os.path.join(self.index, "grants")
+        self.replies = os.path.join(self.index, "replies")
+        self.sends = os.path.join(self.index, "sends")
+        self.messages = os.path.join(root, ".messages")
         self.seen = os.path.join(self.index, "seen")
         self.now = os.path.join(root, ".now")
         self.groups = os.path.join(root, ".groups")
@@ -116,6 +120,27 @@ class Layout:
 
     def group(self, group_id: str) -> str:
         return os.path.join(self.groups, f"{group_id}.json")
+
+    def grant_marks(self, grantee: str) -> str:
+        """Runs on which somebody gave this agent a capability."""
+        return os.path.join(self.grants, grantee)
+
+    def grant_mark(self, grantee: str, run_id: str) -> str:
+        return os.path.join(self.grants, grantee, run_id)
+
+    def message(self, message_id: str) -> str:
+        return os.path.join(self.messages, f"{message_id}.json")
+
+    def reply_marks(self, message_id: str) -> str:
+        """Messages that reply to this one."""
+        return os.path.join(self.replies, message_id)
+
+    def reply_mark(self, message_id: str, reply_id: str) -> str:
+        return os.path.join(self.replies, message_id, reply_id)
+
+    def send_mark(self, digest: str) -> str:
+        """Which message was sent under an idempotency key."""
+        return os.path.join(self.sends, digest)
 
     def spawn_mark(self, digest: str) -> str:
         """Which group was spawned under an idempotency key."""

@@ -79,6 +79,9 @@ def enter(layout: Layout, run: Run, spec: Spec) -> None:
         atomic.mark(layout.name_mark(name, run.id))
     if isinstance(parent, str) and is_uuid(parent):
         atomic.mark(layout.child_mark(parent, run.id))
+    for _, grantee, _ in run.grants:
+        if is_uuid(grantee):
+            atomic.mark(layout.grant_mark(grantee, run.id))
 
 
 def _gone(runs: Runs, run_id: str) -> bool:

@@ -76,7 +76,7 @@ def children(runs: Runs, run_id: str) -> list[str]:
 def entries_of(layout: Layout, run_ids: Iterable[str]) -> dict[str, list[str]]:
     """Every index entry that leads to one of these runs, found in one pass over the index."""
     found: dict[str, list[str]] = {run_id: [layout.active_mark(run_id)] for run_id in run_ids}
-    for folder in (layout.names, layout.children):
+    for folder in (layout.names, layout.children, layout.grants):
         for group in _list(folder):
             for run_id in _list(os.path.join(folder, group)):
                 if run_id in found:
@@ -100,6 +100,8 @@ def forget(layout: Layout, run_id: str, entries: Entries) -> None:
             atomic.unmark(path)
     with suppress(OSError):
         os.rmdir(os.path.join(layout.children, run_id))
+    with suppress(OSError):
+        os.rmdir(layout.grant_marks(run_id))
 
 
 def delete(path: str) -> None:

@@ -15,8 +15,9 @@ from typing import NamedTuple
 from subagent_cli.core.command import Command, Settle
 from subagent_cli.core.document import Document
 from subagent_cli.core.errors import Failed, RunNotFound
-from subagent_cli.core.event import Created, Event, Record
+from subagent_cli.core.event import Created, Event, Granted, Record
 from subagent_cli.core.evolution import fold
+from subagent_cli.core.grant import CAPABILITIES
 from subagent_cli.core.moment import Moment
 from subagent_cli.core.projection import project
 from subagent_cli.core.run import REPLIED, WAITING, Run
@@ -113,9 +114,11 @@ class Runs:
         run_id: str = spec["runId"]
         command = _joined(spec["argv"]) if spec["argv"] else spec["agentName"]
         event = Created(now, run_id, spec["agentName"], command, phase, bool(claim) or None, spec.get("sessionId"))
-        run = fold(Run(run_id), (event,))
+        parent_id = spec["parentId"]
+        grants = [Granted(now, parent_id, parent_id, capability) for capability in CAPABILITIES] if parent_id else []
+        run = fold(Run(run_id), (event, *grants))
         picture = codec.document(project(run))
-        lines = journal.lines(0, [(event, None)], journal.digest(picture))
+        lines = journal.lines(0, [(event, None), *((grant, None) for grant in grants)], journal.digest(picture))
         prepared = self.layout.new_run(run_id)
         with atomic.io("create the run"):
             self._make_root()

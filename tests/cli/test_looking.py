@@ -56,6 +56,7 @@ def test_a_row_has_the_keys_it_always_had_and_its_labels(cli: Command, family: F
             "runId",
             "name",
             "agentName",
+            "type",
             "status",
             "state",
             "kind",

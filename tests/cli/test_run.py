@@ -659,7 +659,7 @@ def test_each_command_of_the_preamble_works_as_it_stands(cli: Command, runs_dir:
     """
     run_id = started(cli, script=script)
     assert over(cli, run_id, "--no-questions").code == 0
-    assert len(Path("lines").read_text().splitlines()) == 5
+    assert len(Path("lines").read_text().splitlines()) == 6
     assert not Path("failed").exists(), Path("failed").read_text() + Path("out").read_text()
     found = cli("status", run_id, "--json").json
     assert (found["summary"], [note["text"] for note in found["notes"]]) == ("RESULT", ["NOTE"])

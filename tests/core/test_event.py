@@ -12,12 +12,15 @@ from subagent_cli.core.event import (
     Acknowledged,
     Asked,
     Created,
+    Delivered,
     Event,
     Exited,
     Expired,
+    Granted,
     Observed,
     Replied,
     Reported,
+    Revoked,
     Told,
     event,
     kind_of,
@@ -45,6 +48,9 @@ events: st.SearchStrategy[Event] = st.one_of(
     st.builds(Expired, moments, texts, texts, texts),
     st.builds(Reported, moments, texts, perhaps, perhaps, perhaps, perhaps),
     st.builds(Exited, moments, numbers, texts, perhaps),
+    st.builds(Granted, moments, texts, texts, texts, st.none() | st.integers()),
+    st.builds(Revoked, moments, texts, texts, texts),
+    st.builds(Delivered, moments, texts, texts, texts, texts, perhaps, st.none() | st.booleans()),
 )
 
 
@@ -95,7 +101,7 @@ def test_an_empty_text_and_a_zero_are_values_and_stay(value: str | int) -> None:
     assert through_the_journal(happening) == happening
 
 
-@pytest.mark.parametrize("type_", [None, 5, "", "Asked", "revoked", ["asked"], "event", "x" * 10_000])
+@pytest.mark.parametrize("type_", [None, 5, "", "Asked", "forgotten", ["asked"], "event", "x" * 10_000])
 def test_an_unknown_type_refuses_to_be_read(type_: object) -> None:
     with pytest.raises(Damaged) as refused:
         event({"at": START.iso, "clock": START.clock, "type": type_})

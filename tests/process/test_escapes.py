@@ -229,7 +229,7 @@ def test_a_run_that_an_agent_started_goes_on_after_the_agent(living: Living) -> 
     assert nest.stands(nest.inner) == ("running", True)
     nest.inner_go.tell()
     assert living.wait(nest.inner)["status"] == "success"
-    assert living.events(nest.inner) == ["created", "exited"]
+    assert living.events(nest.inner) == ["created", "granted", "granted", "granted", "exited"]
     assert living.survivors() == {}
 
 

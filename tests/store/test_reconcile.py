@@ -162,7 +162,7 @@ def test_entries_of_a_run_that_is_gone_are_removed_and_no_others(root: Path, her
         shutil.rmtree(root / run_id)
     healed = heal(here)
     assert entries(root) == before
-    assert (len(healed.removed), healed.entered, healed.faults) == (2 * 5, [], [])
+    assert (len(healed.removed), healed.entered, healed.faults) == (2 * 6, [], [])
 
 
 def test_entries_of_a_run_that_came_and_went_between_two_looks_are_removed(root: Path, here: Context) -> None:

@@ -8,12 +8,14 @@ import click
 from subagent_cli.cli.commands.result import printed
 from subagent_cli.cli.commands.wait import told
 from subagent_cli.cli.output import print_talk
+from subagent_cli.cli.role import with_role
 from subagent_cli.cli.verb import Answer, Context, text_argument, verb
 from subagent_cli.core.errors import InvalidInput
 from subagent_cli.core.moment import duration
 from subagent_cli.core.run import Run
 from subagent_cli.services import launches, specs
 from subagent_cli.services.launches import Request
+from subagent_cli.services.roles import Role
 from subagent_cli.services.starts import Start
 
 
@@ -66,6 +68,7 @@ def starting(function: Any) -> Any:
 @click.option("--cwd", metavar="DIR", help="The folder the agent works in (default: this one).")
 @click.option("--name", metavar="NAME", help="A name to call the run by.")
 @click.option("--model", metavar="MODEL", help="The model, for agents that have a choice.")
+@with_role
 @click.option("--arg", "args", multiple=True, metavar="WORD", help="One more word on the agent's command line.")
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="To find the run by; any number of them.")
 @click.option("--raw", is_flag=True, help="Hand over the task alone, without a word on how to ask.")
@@ -82,6 +85,7 @@ def command(
     model: str | None,
     args: tuple[str, ...],
     labels: tuple[str, ...],
+    role: Role,
     raw: bool,
     link: bool,
     max_depth: int | None,
@@ -110,6 +114,7 @@ def command(
         model=model,
         args=args,
         raw=raw,
+        role=role,
         start=start(**how),
     )
     made = launches.run(context, request, key=key, link=link, max_depth=max_depth)

@@ -6,11 +6,13 @@ from typing import Any
 import click
 
 from subagent_cli.cli.commands.run import WithCommand, variables
+from subagent_cli.cli.role import with_role
 from subagent_cli.cli.verb import Answer, Context, text_argument, verb
 from subagent_cli.core.errors import InvalidInput
 from subagent_cli.core.moment import duration
 from subagent_cli.services import spawns, specs
 from subagent_cli.services.launches import Request
+from subagent_cli.services.roles import Role
 from subagent_cli.services.starts import Start
 
 
@@ -24,7 +26,9 @@ from subagent_cli.services.starts import Start
 @click.argument("agent", required=False)
 @click.option("--task", "texts", multiple=True, metavar="TASK", help="What a child is to do; one child for each.")
 @click.option(
-    "--tasks", metavar="FILE", help='JSON: {"tasks": [{"task", "cwd", "agent", "name", "timeout"}]}; - is stdin.'
+    "--tasks",
+    metavar="FILE",
+    help='JSON: {"tasks": [{"task", "cwd", "agent", "name", "timeout", "type"}]}; - is stdin.',
 )
 @click.option("--deadline", metavar="TIME", help="Ends what is left of the group after so long: 90s, 5m, 2h.")
 @click.option("--timeout", metavar="TIME", help="How long each child may take.")
@@ -33,6 +37,7 @@ from subagent_cli.services.starts import Start
 @click.option(
     "--mode", type=click.Choice(["explore", "work"]), help="Whether they only look; one child at a time works."
 )
+@with_role
 @click.option("--arg", "args", multiple=True, metavar="WORD", help="One more word on the agents' command lines.")
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="To find the runs by; any number of them.")
 @click.option("--env", multiple=True, metavar="KEY=VALUE", help="A variable for the children; any number.")
@@ -53,6 +58,7 @@ def command(
     mode: str | None,
     args: tuple[str, ...],
     labels: tuple[str, ...],
+    role: Role,
     env: tuple[str, ...],
     env_clear: bool,
     max_depth: int | None,
@@ -76,6 +82,7 @@ def command(
         model=model,
         mode=mode,
         args=args,
+        role=role,
         start=Start(duration(timeout) if timeout is not None else None, variables(env), env_clear),
     )
     requests = [common._replace(task=text) for text in texts]
