@@ -3,14 +3,16 @@
 from collections.abc import Sequence
 
 from subagent_cli.core import command as wanted
-from subagent_cli.core.errors import Denied, NotFound, Refused
+from subagent_cli.core.errors import Denied, InvalidInput, NotFound, Refused
 from subagent_cli.core.event import Submitted
 from subagent_cli.core.ids import short
 from subagent_cli.core.run import ERROR, Attempt, Run
-from subagent_cli.core.transition import RETRYABLE
+from subagent_cli.core.transition import FAILURE, RESULT, RETRYABLE, TIMED_OUT, TIMED_OUT_TEXT
 from subagent_cli.services import addresses
 from subagent_cli.services.context import Context, Payload
-from subagent_cli.store import alive
+from subagent_cli.store import alive, codec
+
+_FORMS = """{"success": {"result": "…"}} or {"failure": {"error": "…", "error_kind": "…"}}, or with a "type" as a tag"""
 
 
 def submit(
@@ -44,6 +46,34 @@ def submit(
         warnings += context.runs.log(run_id, f"Submitted {word}: {text}", now=context.clock.now())
     alive.nudge(context.runs.layout, run_id)
     return {**view(change.after), "warnings": warnings}
+
+
+def hand_on(context: Context, outcome: str, *, artifacts: Sequence[str] = (), tools: Sequence[str] = ()) -> Payload:
+    """The worker hands in an outcome that some program wrote as JSON: that of a run of its own, say."""
+    word, text, kind = _said(outcome)
+    return submit(context, word, text, kind=kind, artifacts=artifacts, tools=tools)
+
+
+def _said(outcome: str) -> tuple[str, str, str | None]:
+    """The outcome's word, text and kind, in whichever of its two forms it is written."""
+    from pydantic import ValidationError
+
+    from subagent_cli.contracts.outcome import Success, TimedOut
+    from subagent_cli.contracts.outcome import outcome as read
+
+    try:
+        found = read(codec.load(codec.encoded(outcome)))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "outcome"
+        raise InvalidInput(f"{where}: {first['msg'].lower()}", code="invalid_outcome", hint=_FORMS) from error
+    except ValueError as error:
+        raise InvalidInput(f"the outcome is not valid JSON: {error}", code="invalid_outcome", hint=_FORMS) from error
+    if isinstance(found, Success):
+        return RESULT, found.result, None
+    if isinstance(found, TimedOut):
+        return FAILURE, TIMED_OUT_TEXT, TIMED_OUT
+    return FAILURE, found.error, found.error_kind
 
 
 def result(context: Context, run: str | None, attempt: int | None = None) -> Payload:
