@@ -21,8 +21,9 @@ _HASH = "sha256"
 
 
 def sealed(message: Message) -> Message:
-    """The message with its hash."""
-    return {**message, _HASH: _digest(message)}
+    """The message as it will be read, with its hash: as JavaScript writes JSON, 1.0 is 1."""
+    written: Message = codec.load(codec.document(message))
+    return {**written, _HASH: _digest(written)}
 
 
 class Messages:

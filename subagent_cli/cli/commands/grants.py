@@ -19,14 +19,14 @@ def command(context: Context, target: str | None) -> Answer:
     return Answer(
         rows,
         table=lambda: Table(
-            ("TARGET", "GRANTEE", "CAPABILITY", "GIVEN BY", "UNTIL"),
+            ("TARGET", "GRANTEE", "CAPABILITY", "GIVEN BY", "EXPIRES"),
             [
                 (
                     short(row["target"]),
                     short(row["grantee"]),
                     row["capability"],
                     short(row["grantor"]),
-                    row["expires_at"] or "revoked",
+                    row["expires_at"] or "never",
                 )
                 for row in rows
             ],
