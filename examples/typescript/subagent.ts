@@ -1,4 +1,4 @@
-// The files that subagent keeps of a run. Generated: changes here get lost.
+// Files of a run, and what `dispatch` takes. Generated: changes here get lost.
 
 /**
  * One run of a sub-agent, as its `.meta.json` shows it. Every key may be left
@@ -141,6 +141,8 @@ export interface RunSpec {
   timeoutSeconds: number | null;
   /** Hash of the run's token. The token itself is stored nowhere. */
   tokenHash: string;
+  /** What was asked of a throwaway child, and the session of its parent. */
+  dispatch?: Record<string, unknown> | null;
   /** Free words by which runs can be found again. */
   labels: Record<string, string>;
   /** The idempotency key: asking again with the same key finds this run. */
@@ -176,4 +178,26 @@ export interface JournalEntry {
   /** Checksum of the line in eight hexadecimal digits, lower case. */
   crc: string;
   [key: string]: unknown;
+}
+
+/**
+ * What is asked of a throwaway child. Blanks around texts are taken off; other
+ * keys are refused.
+ */
+export interface DispatchRequest {
+  /** Whether the child does a step of the parent's plan, or anything else. */
+  mode: "plan_step" | "ad_hoc";
+  /** Where the child's prompt belongs; handed on as it is. */
+  prompt_ns?: string;
+  /** Which prompt of that place it is; handed on as it is. */
+  prompt_key?: string;
+  /** What the child is to do, in ASCII. */
+  instructions: string;
+  /** What the child is to deliver, a label in ASCII each. */
+  expected_artifacts?: string[];
+  /**
+   * Which step of the plan it is, in ASCII; required for plan_step, dropped for
+   * ad_hoc.
+   */
+  plan_step_id?: string | null;
 }

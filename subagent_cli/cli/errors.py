@@ -80,7 +80,9 @@ def _tell(error: BaseException, words: Sequence[str]) -> None:
 
 def _told(error: BaseException) -> dict[str, Any]:
     if isinstance(error, KeyboardInterrupt | click.Abort):
-        return {"code": "interrupted", "message": "interrupted; nothing was cancelled", "hint": None}
+        # click hides the interrupt itself behind an error of its own.
+        said = str(error.__cause__ or error)
+        return {"code": "interrupted", "message": said or "interrupted; nothing was cancelled", "hint": None}
     if isinstance(error, errors.SubagentError):
         told: dict[str, Any] = {"code": error.code, "message": error.message, "hint": error.hint}
         if error.candidates:

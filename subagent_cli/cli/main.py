@@ -22,6 +22,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "cancel": "End runs and their processes.",
         "resume": "Go on with a run that has ended.",
         "retry": "Try a run that has ended once more.",
+        "dispatch": "Have a task done by a throwaway child.",
         "list": "List runs, newest first.",
         "tree": "Show runs below the runs that made them.",
         "result": "Print the outcome of a finished run.",

@@ -84,6 +84,21 @@ def text_argument(value: str) -> str:
         raise InvalidInput(f"standard input is not valid UTF-8 (byte {error.start})", code="not_utf8") from error
 
 
+def json_file(file: str, what: str) -> Any:
+    """What a file of JSON holds, or standard input where it is `-`; `what` is how it is called."""
+    import json
+
+    try:
+        if file == "-":
+            return json.loads(text_argument(file))
+        with open(file, encoding="utf-8") as opened:
+            return json.load(opened)
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"the file of {what} cannot be read: {error}", code="unreadable_file") from error
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"the {what} are not valid JSON: {error}", code=f"invalid_{what}") from error
+
+
 def with_wait(wait: bool, timeout: str | None) -> int | None:
     """How long to wait, in milliseconds. A limit for a wait that nobody asked for is a mistake."""
     if timeout is None:
@@ -102,4 +117,4 @@ def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     return [name for name in addresses.completions(context) if name.startswith(incomplete)]
 
 
-__all__ = ["Answer", "Context", "complete_run", "text_argument", "verb", "with_shared", "with_wait"]
+__all__ = ["Answer", "Context", "complete_run", "json_file", "text_argument", "verb", "with_shared", "with_wait"]

@@ -7,12 +7,29 @@ and a key that was left out stays out; the known keys come first, whatever their
 
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, WrapValidator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    ValidationError,
+    WrapValidator,
+)
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 from pydantic_core.core_schema import ValidatorFunctionWrapHandler
 
 T = TypeVar("T")
+_LONGEST_PLACE, _LONGEST_FAULT = 80, 200
+
+
+def fault(error: ValidationError, whole: str) -> str:
+    """What is wrong first, and where, in one line; `whole` is what the document is called."""
+    first = error.errors()[0]
+    where, what = ".".join(map(str, first["loc"])) or whole, first["msg"].lower()
+    told = f"{where[:_LONGEST_PLACE]}: {what[:_LONGEST_FAULT]}"
+    return "".join(letter if letter.isprintable() else "?" for letter in told)
 
 
 class Untitled(GenerateJsonSchema):

@@ -8,19 +8,23 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import core_schema
 from typing_extensions import override
 
-from subagent_cli.contracts.base import Contract, Untitled
+from subagent_cli.contracts.base import Untitled
+from subagent_cli.contracts.dispatch import DispatchRequest
 from subagent_cli.contracts.entry import JournalEntry
 from subagent_cli.contracts.meta import MetaDocument
 from subagent_cli.contracts.spec import RunSpec
 from subagent_cli.contracts.typescript import declarations
 
-NAMES: Mapping[str, type[Contract]] = MappingProxyType({"meta": MetaDocument, "run": RunSpec, "journal": JournalEntry})
+NAMES: Mapping[str, type[BaseModel]] = MappingProxyType(
+    {"meta": MetaDocument, "run": RunSpec, "journal": JournalEntry, "dispatch": DispatchRequest}
+)
 
-_HEADER = "// The files that subagent keeps of a run. Generated: changes here get lost.\n"
+_HEADER = "// Files of a run, and what `dispatch` takes. Generated: changes here get lost.\n"
 
 
 class _Published(Untitled):

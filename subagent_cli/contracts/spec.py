@@ -50,6 +50,9 @@ class RunSpec(Contract):
     )
     timeoutSeconds: Number | None = Field(description="How long the run may take; null for no limit.")
     tokenHash: str = Field(description="Hash of the run's token. The token itself is stored nowhere.")
+    dispatch: dict[str, Any] | None = Field(
+        default=None, description="What was asked of a throwaway child, and the session of its parent."
+    )
     labels: dict[str, str] = Field(description="Free words by which runs can be found again.")
     key: str | None = Field(description="The idempotency key: asking again with the same key finds this run.")
     createdAt: str = Field(description="When the run was made, e.g. 2025-01-31T12:00:00.000Z.")

@@ -260,8 +260,14 @@ def _sound(run: Run) -> bool:
     for question in run.questions.values():
         texts += [question.id, question.default, *question.options]
     deadlines: list[object] = [question.deadline for question in run.questions.values()]
+    deadlines += [grant.lasts for grant in run.grants.values()]
+    words: list[object] = [word for row in run.grants for word in row]
+    for delivery in run.inbox.values():
+        words += [delivery.message_id, delivery.sender, delivery.text, delivery.sha256]
+        texts.append(delivery.in_reply_to)
     return (
         document_fits(document)
         and all(isinstance(text, str | None) for text in texts)
+        and all(isinstance(word, str) for word in words)
         and all(isinstance(deadline, int | None) for deadline in deadlines)
     )

@@ -5,6 +5,7 @@ that cannot be read. Finding and deleting are two steps, so that somebody can be
 at again, under its lock, before it goes.
 """
 
+import os.path
 from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
@@ -86,6 +87,10 @@ def delete(context: Context, found: Plan) -> Payload:
                 _keep_rest(found, family, run_id, fault.message)
                 break
             deleted[run_id] = None
+            if os.path.lexists(context.runs.layout.workspace(run_id)):
+                from subagent_cli.services import throwaways
+
+                throwaways.discard(context, run_id)
     groups.forget_empty(context)
     return {**found.answer(list(deleted)), "warnings": warnings}
 

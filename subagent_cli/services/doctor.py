@@ -232,8 +232,6 @@ def _wrong(visit: Visit, run: Run, spec: Spec) -> list[str]:
                 return bool(spec.get("name") == entry.word)
             case "children":
                 return bool(spec.get("parentId") == entry.word)
-            case "grants":
-                return any(grantee == entry.word for _, grantee, _ in run.grants)
         return True
 
     return [e.path for e in visit.entries.get(run.id, ()) if not right(e) and os.path.lexists(e.path)]

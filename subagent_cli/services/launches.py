@@ -29,6 +29,7 @@ class Request(NamedTuple):
     args: tuple[str, ...] = ()
     mode: str | None = None
     role: Role = PLAIN
+    dispatch: Payload | None = None
     raw: bool = False
     start: Start = PLAINLY
 
@@ -44,6 +45,7 @@ class Launch:
         key: str | None = None,
         max_depth: int | None = None,
         group_id: str | None = None,
+        run_id: str | None = None,
     ) -> None:
         if request.command and (request.model is not None or request.args):
             raise InvalidInput(
@@ -62,6 +64,7 @@ class Launch:
             labels=request.labels,
             role=request.role,
             key=key,
+            run_id=run_id,
         )
         self.spec = specs.may_nest(spec, max_depth)
         self.run_id: str = spec["runId"]
@@ -72,6 +75,7 @@ class Launch:
             "agentArgs": list(request.args),
             "mode": request.mode,
             "raw": request.raw,
+            "dispatch": request.dispatch,
             "tokenFile": request.start.token_file,
             "sessionId": context.clock.new_id() if profile.session == "own" else None,
             "timeoutSeconds": starts.limit(context, request.start),

@@ -170,23 +170,25 @@ def _may_read(context: Context, message: Message) -> bool:
 
 
 def _validated(schema: str, content: str) -> Payload:
+    import json
+
     from pydantic import ValidationError
 
+    from subagent_cli.contracts.base import fault
     from subagent_cli.contracts.messages import SCHEMAS
 
     model = SCHEMAS[_known(schema)]
     try:
-        found = codec.load(content.encode("utf-8", "surrogatepass"))
-    except ValueError as error:
+        found = json.loads(content)
+    except (ValueError, RecursionError) as error:
         raise InvalidInput(f"the content is not valid JSON: {error}", code="invalid_content") from error
     try:
-        valid: Payload = model.model_validate(found).model_dump(mode="json")
-        codec.line(valid).decode()
+        valid: Payload = model.model_validate(found).model_dump()
+        if codec.load(codec.document(valid)) != valid:
+            raise ValueError("a number in it is too large, or none")
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "content"
         raise InvalidInput(
-            f"{where}: {first['msg'].lower()}", code="invalid_content", hint=f"subagent schemas shows {schema}"
+            fault(error, "content"), code="invalid_content", hint=f"subagent schemas {schema} shows its form"
         ) from error
     except (ValueError, RecursionError) as error:
         raise InvalidInput(f"the content cannot be stored: {error}", code="invalid_content") from error

@@ -7,11 +7,12 @@ from subagent_cli.core.errors import Denied, InvalidInput, NotFound, Refused
 from subagent_cli.core.event import Submitted
 from subagent_cli.core.ids import short
 from subagent_cli.core.run import ERROR, Attempt, Run
-from subagent_cli.core.transition import FAILURE, RESULT, RETRYABLE, TIMED_OUT, TIMED_OUT_TEXT
+from subagent_cli.core.transition import FAILURE, LOST, RESULT, RETRYABLE, TIMED_OUT, TIMED_OUT_TEXT
 from subagent_cli.services import addresses
 from subagent_cli.services.context import Context, Payload
 from subagent_cli.store import alive, codec
 
+_NO_WORD = "It ended without a word"
 _FORMS = """{"success": {"result": "…"}} or {"failure": {"error": "…", "error_kind": "…"}}, or with a "type" as a tag"""
 
 
@@ -58,22 +59,22 @@ def _said(outcome: str) -> tuple[str, str, str | None]:
     """The outcome's word, text and kind, in whichever of its two forms it is written."""
     from pydantic import ValidationError
 
+    from subagent_cli.contracts.base import fault
     from subagent_cli.contracts.outcome import Success, TimedOut
     from subagent_cli.contracts.outcome import outcome as read
 
     try:
         found = read(codec.load(codec.encoded(outcome)))
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "outcome"
-        raise InvalidInput(f"{where}: {first['msg'].lower()}", code="invalid_outcome", hint=_FORMS) from error
+        raise InvalidInput(fault(error, "outcome"), code="invalid_outcome", hint=_FORMS) from error
     except ValueError as error:
         raise InvalidInput(f"the outcome is not valid JSON: {error}", code="invalid_outcome", hint=_FORMS) from error
     if isinstance(found, Success):
-        return RESULT, found.result, None
+        return RESULT, found.result or _NO_WORD, None
     if isinstance(found, TimedOut):
         return FAILURE, TIMED_OUT_TEXT, TIMED_OUT
-    return FAILURE, found.error, found.error_kind
+    # That a run was lost is for us to find, and of no meaning to whoever started the one that hands it on.
+    return FAILURE, found.error or _NO_WORD, None if found.error_kind == LOST else found.error_kind
 
 
 def result(context: Context, run: str | None, attempt: int | None = None) -> Payload:

@@ -8,6 +8,7 @@ import json
 from collections.abc import Sequence
 
 from subagent_cli.core.delivery import Delivery
+from subagent_cli.core.dispatch import DispatchSubagent
 from subagent_cli.core.question import PENDING
 from subagent_cli.core.run import Run
 from subagent_cli.services.roles import GENERIC
@@ -41,6 +42,21 @@ _MODES = {
 def first(spec: Spec, task: str) -> str:
     """The prompt of a new run."""
     return _preamble(spec) + RULE + task + "\n"
+
+
+def dispatched(wanted: DispatchSubagent) -> str:
+    """The task of a throwaway child."""
+    step = f"It is step {wanted.plan_step_id} of your parent's plan.\n" if wanted.plan_step_id else ""
+    names = [name for name in (wanted.prompt_ns, wanted.prompt_key) if name]
+    prompt = f"Your parent's name for this prompt: {'/'.join(names)}\n" if names else ""
+    expected = "".join(f"\n  {name}" for name in wanted.expected_artifacts)
+    return (
+        f"{wanted.instructions}\n\n{step}{prompt}"
+        "You work in a throwaway copy of your parent's folder: it is gone when you end, and so is all you did there,"
+        " except what you deliver. Hand in a short summary in plain ASCII, and name each file that you deliver and each"
+        ' tool that you used:\n\n  subagent submit result "SUMMARY" --artifact PATH --tool NAME\n'
+        + (f"\nExpected of you:{expected}\n" if expected else "")
+    )
 
 
 def with_news(text: str, news: Sequence[Delivery]) -> str:

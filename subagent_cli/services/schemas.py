@@ -1,9 +1,9 @@
-"""What others need to read and write our files: JSON Schemas and TypeScript declarations."""
+"""What others need to read and write our files and payloads: JSON Schemas and TypeScript declarations."""
 
 from subagent_cli.core.errors import InvalidInput
 from subagent_cli.services.context import Payload
 
-NAMES = ("meta", "run", "journal")
+NAMES = ("meta", "run", "journal", "dispatch")
 
 
 def schema(name: str) -> Payload:

@@ -87,6 +87,7 @@ SETTINGS = (
     Setting("max_wakes", _count, 3, "how often an agent is started for a message that it does not reply to"),
     Setting("env_deny", _patterns, (), "variables that agents do not get, e.g. AWS_*,SECRET", ",".join),
     Setting("log_limit", _size, 67_108_864, "the longest log of one attempt, in bytes"),
+    Setting("max_workspace", _size, 536_870_912, "the largest folder that `dispatch` copies for a child, in bytes"),
     Setting("max_text", _size, 1_048_576, "the longest question, answer, note or summary, in bytes"),
 )
 BY_NAME = {setting.name: setting for setting in SETTINGS}

@@ -82,15 +82,14 @@ def requests_from(table: object, common: Request) -> list[Request]:
     """The requests that a file of tasks asks for; what a task does not say is as for all of them."""
     from pydantic import ValidationError
 
+    from subagent_cli.contracts.base import fault
     from subagent_cli.contracts.tasks import Tasks
 
     try:
         tasks = Tasks.model_validate(table).tasks
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "tasks"
         raise InvalidInput(
-            f"{where}: {first['msg'].lower()}",
+            fault(error, "tasks"),
             code="invalid_tasks",
             hint='{"tasks": [{"task": "…", "cwd": "…", "agent": "…", "name": "…", "timeout": "5m"}]}',
         ) from error

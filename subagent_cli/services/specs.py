@@ -26,6 +26,7 @@ def new_spec(
     labels: Mapping[str, str] = NO_LABELS,
     role: Role = PLAIN,
     key: str | None = None,
+    run_id: str | None = None,
 ) -> Spec:
     """The spec of a run whose process somebody else starts; whoever starts it himself fills in more."""
     if not agent or not agent.isprintable():
@@ -39,7 +40,7 @@ def new_spec(
     above = context.runs.spec(parent) if parent else {}
     return {
         "version": 1,
-        "runId": context.clock.new_id(),
+        "runId": run_id or context.clock.new_id(),
         "agentName": context.text(agent, "agent"),
         "agentSource": None,
         "task": context.text(task, "task"),
@@ -62,6 +63,7 @@ def new_spec(
         "timeoutSeconds": None,
         "tokenHash": token_hash(token),
         "labels": labels,
+        "dispatch": None,
         "key": key,
         "createdAt": context.clock.now().iso,
     }

@@ -27,13 +27,15 @@ _LONGEST_INPUT = 2_000
 
 
 class Start(NamedTuple):
-    """How an attempt is started: what is not part of the task. `timeout` is in milliseconds."""
+    """How an attempt is started: what is not part of the task. `timeout` is in milliseconds; what `deny`
+    names of the caller's variables is not handed on."""
 
     timeout: int | None = None
     env: Mapping[str, str] = _NOTHING
     env_clear: bool = False
     token_file: bool = False
     timeout_text: str = TIMED_OUT_TEXT
+    deny: tuple[str, ...] = ()
 
 
 PLAINLY = Start()
@@ -148,7 +150,7 @@ class Child:
             if not name or "=" in name or "\0" in name + value:
                 raise InvalidInput(f"not a variable: {name[:40]!r}", code="invalid_env")
         deny = self._context.settings["env_deny"].value
-        base = {} if self._start.env_clear else settings.inherited(deny)
+        base = {} if self._start.env_clear else settings.inherited((*deny, *self._start.deny))
         run_id = self._spec["runId"]
         token = {"SUBAGENT_TOKEN": self._token}
         if self._start.token_file:

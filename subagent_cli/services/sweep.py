@@ -4,6 +4,7 @@ Safe beside any number of other processes and of itself, and cheap however many 
 runs alone, and takes a lock only where there is something to write. A damaged run is reported and stops nobody else.
 """
 
+import os.path
 from collections.abc import Sequence
 
 from subagent_cli.core.command import Settle
@@ -47,7 +48,8 @@ def sweep(
     # One whose outcome was decided before its keeper died has lost nothing.
     lost = [run_id for run_id in unkept if runs.exists(run_id) and runs.read(run_id, now()).state == LOST]
     empty = [] if dry_run else groups.forget_empty(context)
-    removed = [*healed.removed, *emptied, *(f"group {group_id}" for group_id in empty)]
+    thrown = _thrown_away(context, faults, dry_run=dry_run)
+    removed = [*healed.removed, *emptied, *(f"group {group_id}" for group_id in empty), *thrown]
     expired = [event.message_id for event in events if isinstance(event, Expired)]
     defaulted = [event.message_id for event in events if isinstance(event, Replied)]
     return {
@@ -64,6 +66,23 @@ def sweep(
         "removed": removed,
         "dryRun": dry_run,
     }, faults
+
+
+def _thrown_away(context: Context, faults: list[SubagentError], *, dry_run: bool) -> list[str]:
+    """Throwaway children whose dispatch was killed: they are ended, and go with their copies of a folder."""
+    if not os.path.lexists(context.runs.layout.workspaces):
+        return []
+    from subagent_cli.services import throwaways
+
+    gone: list[str] = []
+    for run_id in throwaways.abandoned(context):
+        try:
+            if not dry_run:
+                throwaways.clear(context, run_id)
+            gone.append(f"workspace {run_id}")
+        except SubagentError as fault:
+            faults.append(fault)
+    return gone
 
 
 def _left_behind(context: Context, unkept: Sequence[str]) -> dict[str, list[int]]:

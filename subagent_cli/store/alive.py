@@ -20,8 +20,13 @@ _PATIENCE_SECONDS = 1.0
 
 def dead(layout: Layout, run_id: str) -> bool:
     """Whether it is proven that nobody keeps this run."""
+    return released(layout.alive(run_id))
+
+
+def released(path: str) -> bool:
+    """Whether it is proven that nobody holds the lock on this file."""
     try:
-        fd = os.open(layout.alive(run_id), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
     except OSError:
         return False
     try:

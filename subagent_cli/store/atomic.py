@@ -9,11 +9,13 @@ import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 
 from subagent_cli.core.errors import Failed
 from subagent_cli.store.layout import TEMPORARY
 
 _FILE, _FOLDER = 0o600, 0o700
+_count = count()
 _datasync = getattr(os, "fdatasync", os.fsync)
 _HINTS = {
     errno.ENOSPC: "the disk is full: free some space, then try again",
@@ -112,6 +114,30 @@ def replace(path: str, data: bytes) -> None:
     except OSError:
         with suppress(OSError):
             os.unlink(temporary)
+        raise
+
+
+@contextmanager
+def arriving(folder: int, name: str, mode: int = _FILE) -> Iterator[int]:
+    """A file to be written that gets its name in an open folder when it is whole and lasting.
+
+    It takes the place of a file or link of that name, and follows none.
+    """
+    temporary = f".{os.getpid()}-{next(_count)}{TEMPORARY}"
+    with suppress(FileNotFoundError):
+        os.unlink(temporary, dir_fd=folder)
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=folder)
+    try:
+        try:
+            yield fd
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        os.fsync(folder)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary, dir_fd=folder)
         raise
 
 

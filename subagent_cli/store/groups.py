@@ -6,6 +6,7 @@ from typing import Any
 from subagent_cli.core.errors import Damaged
 from subagent_cli.core.ids import is_uuid, names
 from subagent_cli.store import atomic, codec
+from subagent_cli.store.journal import confirmed
 from subagent_cli.store.layout import TEMPORARY, Layout
 
 Group = dict[str, Any]
@@ -32,6 +33,7 @@ class Groups:
             except OSError:
                 atomic.unmark(path + TEMPORARY)
                 raise
+        with confirmed():
             atomic.sync_folder(self._layout.groups)
 
     def read(self, group_id: str) -> Group | None:

@@ -29,6 +29,7 @@ class Layout:
         self.seen = os.path.join(self.index, "seen")
         self.now = os.path.join(root, ".now")
         self.groups = os.path.join(root, ".groups")
+        self.workspaces = os.path.join(root, ".workspaces")
 
     def run(self, run_id: str) -> str:
         return os.path.join(self.root, run_id)
@@ -141,6 +142,14 @@ class Layout:
     def send_mark(self, digest: str) -> str:
         """Which message was sent under an idempotency key."""
         return os.path.join(self.sends, digest)
+
+    def workspace(self, run_id: str) -> str:
+        """What a throwaway child has: the folder in which it works, and whether that is to be kept."""
+        return os.path.join(self.workspaces, run_id)
+
+    def workspace_lock(self, run_id: str) -> str:
+        """Held by whoever will clear the workspace away."""
+        return os.path.join(self.locks, f"{run_id}.work")
 
     def spawn_mark(self, digest: str) -> str:
         """Which group was spawned under an idempotency key."""

@@ -5,13 +5,16 @@ and the bytes, so that an edited message is refused and not believed. Which mess
 before the reply appears.
 """
 
+import errno
 import os
+import stat
 from collections.abc import Callable
 from typing import Any
 
 from subagent_cli.core.errors import Damaged
 from subagent_cli.core.ids import is_uuid, names
 from subagent_cli.store import atomic, codec
+from subagent_cli.store.journal import confirmed
 from subagent_cli.store.layout import TEMPORARY, Layout
 
 Message = dict[str, Any]
@@ -46,6 +49,7 @@ class Messages:
             except OSError:
                 atomic.unmark(path + TEMPORARY)
                 raise
+        with confirmed():
             atomic.sync_folder(layout.messages)
 
     def read(self, message_id: str) -> Message | None:
@@ -53,14 +57,16 @@ class Messages:
         if not is_uuid(message_id):
             return None
         try:
-            fd = os.open(self._layout.message(message_id), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            with open(fd, "rb") as file:
-                data = file.read()
+            # Whoever puts a named pipe into its place lets nobody wait at it.
+            fd = os.open(self._layout.message(message_id), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENXIO):
+                raise _tampered(message_id) from error
             raise atomic.failed(f"read message {message_id}", error) from error
-        return _proven(message_id, data)
+        with atomic.io(f"read message {message_id}"):
+            return _proven(message_id, _file_in(fd))
 
     def all(self) -> list[str]:
         """Every message there is, oldest first."""
@@ -98,20 +104,35 @@ class Messages:
         return path if path and not os.path.exists(path) else None
 
 
-def _proven(message_id: str, data: bytes) -> Message:
+def _file_in(fd: int) -> bytes | None:
+    """What an open file holds; None where it is something else."""
     try:
-        found = codec.load(data)
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            return None
+        with open(fd, "rb", closefd=False) as file:
+            return file.read()
+    finally:
+        os.close(fd)
+
+
+def _proven(message_id: str, data: bytes | None) -> Message:
+    try:
+        found = codec.load(data or b"")
         whole = isinstance(found, dict) and codec.document(found) == data
     except ValueError:
         whole, found = False, {}
     told = found.pop(_HASH, None) if whole else None
     if not whole or found.get("id") != message_id or told != _digest(found):
-        raise Damaged(
-            f"message {message_id} is not as it was written",
-            code="tampered",
-            hint="somebody has changed its file; do not rely on it",
-        )
+        raise _tampered(message_id)
     return {**found, _HASH: told}
+
+
+def _tampered(message_id: str) -> Damaged:
+    return Damaged(
+        f"message {message_id} is not as it was written",
+        code="tampered",
+        hint="somebody has changed its file; do not rely on it",
+    )
 
 
 def _digest(message: Message) -> str:

@@ -100,8 +100,12 @@ def forget(layout: Layout, run_id: str, entries: Entries) -> None:
             atomic.unmark(path)
     with suppress(OSError):
         os.rmdir(os.path.join(layout.children, run_id))
-    with suppress(OSError):
-        os.rmdir(layout.grant_marks(run_id))
+    # The folder of one that is still there may be about to get another entry.
+    grantees = {os.path.basename(folder) for folder in map(os.path.dirname, entries.get(run_id, ()))}
+    for agent_id in (run_id, *grantees):
+        if not os.path.lexists(layout.run(agent_id)):
+            with suppress(OSError):
+                os.rmdir(layout.grant_marks(agent_id))
 
 
 def delete(path: str) -> None:

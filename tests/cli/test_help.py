@@ -52,7 +52,7 @@ def test_every_option_says_what_it_is_for(name: str) -> None:
 @pytest.mark.case("C1-58")
 def test_only_what_makes_a_run_names_an_agent() -> None:
     named = [name for name in COMMANDS if "agent" in {param.name for param in command(name).params}]
-    assert named == ["create", "spawn"]
+    assert named == ["create", "spawn", "dispatch"]
 
 
 def test_the_page_lists_every_command_and_each_prints_its_own(cli: Command) -> None:

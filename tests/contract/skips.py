@@ -1,7 +1,7 @@
 """A skip is a test that did not run, so an unexpected one fails.
 
-Promise: a test or a module may be skipped only with a reason that begins with `needs node`, and only where
-node or its modules really are missing. Any other skip becomes a failure that names itself, in any run.
+Promise: a test or a module may be skipped only with a reason that begins with `needs node` or `needs git`, and only
+where node with its modules, or git, really is missing. Any other skip becomes a failure that names itself, in any run.
 """
 
 from collections.abc import Generator
@@ -9,6 +9,7 @@ from collections.abc import Generator
 import pytest
 
 from tests.compat import nodejs
+from tests.process import originals
 
 Report = pytest.TestReport | pytest.CollectReport
 
@@ -33,6 +34,8 @@ def _judge(report: Report) -> None:
         return
     reason = _reason(report)
     if reason.startswith("needs node") and nodejs.missing():
+        return
+    if reason.startswith("needs git") and originals.missing():
         return
     report.outcome = "failed"
     report.longrepr = f"unexpected skip of {report.nodeid}: {reason}"

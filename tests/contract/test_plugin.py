@@ -1,10 +1,12 @@
 """A full run cannot pass without the proof of what is claimed, and no run passes with an unexpected skip."""
 
 from collections.abc import Callable
+from types import ModuleType
 
 import pytest
 
 from tests.compat import nodejs
+from tests.process import originals
 
 LIST = """
 [Z]
@@ -161,34 +163,38 @@ def test_an_unexpected_skip_fails_the_run_and_is_named(session: Session, skip: s
     result.stdout.fnmatch_lines(["*unexpected skip of test_an_unexpected_skip*.py*no time today*"])
 
 
-NEEDS_NODE = """
+NEEDS = """
 def test_other():
     pass
 
-def test_with_node():
+def test_with_{0}():
     import pytest
-    pytest.skip("needs node: no node")
+    pytest.skip("needs {0}: no {0}")
 """
 
+needed = pytest.mark.parametrize(("what", "judge"), [("node", nodejs), ("git", originals)], ids=["node", "git"])
 
-def run_without_workers(pytester: pytest.Pytester) -> pytest.RunResult:
-    pytester.makepyfile(NEEDS_NODE)
+
+def run_without_workers(pytester: pytest.Pytester, what: str) -> pytest.RunResult:
+    pytester.makepyfile(NEEDS.format(what))
     return pytester.runpytest_inprocess("-p", "tests.contract.plugin", "-p", "tests.contract.skips")
 
 
-def test_a_test_that_needs_node_may_be_left_out_where_node_is_missing(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+@needed
+def test_a_test_that_needs_something_may_be_left_out_where_it_is_missing(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, what: str, judge: ModuleType
 ) -> None:
-    monkeypatch.setattr(nodejs, "missing", lambda: "no node")
-    result = run_without_workers(pytester)
+    monkeypatch.setattr(judge, "missing", lambda: f"no {what}")
+    result = run_without_workers(pytester, what)
     assert result.ret == pytest.ExitCode.OK
     result.assert_outcomes(passed=1, skipped=1)
 
 
-def test_a_test_that_needs_node_may_not_be_left_out_where_node_is(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+@needed
+def test_a_test_that_needs_something_may_not_be_left_out_where_it_is(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, what: str, judge: ModuleType
 ) -> None:
-    monkeypatch.setattr(nodejs, "missing", lambda: "")
-    result = run_without_workers(pytester)
+    monkeypatch.setattr(judge, "missing", lambda: "")
+    result = run_without_workers(pytester, what)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.assert_outcomes(passed=1, failed=1)

@@ -72,8 +72,8 @@ def accepted_by_schema(name: str, document: object) -> bool:
     return bool(jsonschema.Draft202012Validator(json_schema(name)).is_valid(document))
 
 
-def test_three_formats_are_published() -> None:
-    assert list(NAMES) == ["meta", "run", "journal"]
+def test_the_formats_that_are_published() -> None:
+    assert list(NAMES) == ["meta", "run", "journal", "dispatch"]
 
 
 def test_an_unknown_name_is_a_key_error() -> None:

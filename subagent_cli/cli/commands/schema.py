@@ -9,13 +9,13 @@ from subagent_cli.services import schemas
 
 
 @verb("schema", example="subagent schema meta > meta.schema.json\nsubagent schema --typescript > subagent.d.ts")
-@click.argument("name", required=False, metavar="[meta|run|journal]")
+@click.argument("name", required=False, metavar="[meta|run|journal|dispatch]")
 @click.option("--typescript", is_flag=True, help="TypeScript declarations instead of JSON Schema.")
 def command(context: Context, name: str | None, typescript: bool) -> Answer:  # noqa: ARG001
     """Print JSON Schemas or TypeScript types of the files.
 
-    meta is .meta.json (the default), run is run.json, journal is a line of journal.jsonl. TypeScript declares all of
-    them unless one is named.
+    meta is .meta.json (the default), run is run.json, journal is a line of journal.jsonl, dispatch is what
+    `dispatch --request` takes. TypeScript declares all of them unless one is named.
     """
     if typescript:
         text = schemas.typescript(name)

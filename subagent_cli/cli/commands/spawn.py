@@ -1,14 +1,10 @@
 """`subagent spawn`."""
 
-import json
-from typing import Any
-
 import click
 
 from subagent_cli.cli.commands.run import WithCommand, variables
 from subagent_cli.cli.role import with_role
-from subagent_cli.cli.verb import Answer, Context, text_argument, verb
-from subagent_cli.core.errors import InvalidInput
+from subagent_cli.cli.verb import Answer, Context, json_file, verb
 from subagent_cli.core.moment import duration
 from subagent_cli.services import spawns, specs
 from subagent_cli.services.launches import Request
@@ -87,21 +83,9 @@ def command(
     )
     requests = [common._replace(task=text) for text in texts]
     if tasks is not None:
-        requests += spawns.requests_from(_table(tasks), common)
+        requests += spawns.requests_from(json_file(tasks, "tasks"), common)
     if agent is None and not behind and any(request.agent is None for request in requests):
         raise click.UsageError("spawn needs an AGENT, a command behind --, or an agent in each task")
     limit = duration(deadline) if deadline is not None else None
     made = spawns.spawn(context, requests, deadline=limit, max_depth=max_depth, key=key)
     return Answer(made, made["group_id"], talk=made["output"])
-
-
-def _table(file: str) -> Any:
-    try:
-        if file == "-":
-            return json.loads(text_argument(file))
-        with open(file, encoding="utf-8") as opened:
-            return json.load(opened)
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"the file of tasks cannot be read: {error}", code="unreadable_file") from error
-    except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"the tasks are not valid JSON: {error}", code="invalid_tasks") from error
