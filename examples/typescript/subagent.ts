@@ -98,6 +98,8 @@ export interface RunSpec {
    * process.
    */
   argv: string[] | null;
+  /** The file that is run, which later attempts run too. */
+  program?: string | null;
   /** The directory the agent works in. */
   cwd: string;
   /** The model that was asked for. */

@@ -25,6 +25,7 @@ class RunSpec(Contract):
     argv: list[str] | None = Field(
         description="The command that is run, word by word; null where somebody else starts the process."
     )
+    program: str | None = Field(default=None, description="The file that is run, which later attempts run too.")
     cwd: str = Field(description="The directory the agent works in.")
     model: str | None = Field(default=None, description="The model that was asked for.")
     agentArgs: list[str] = Field(default=[], description="Words that were added to the agent's command line.")

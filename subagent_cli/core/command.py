@@ -101,7 +101,8 @@ class Revoke(NamedTuple):
 
 
 class Deliver(NamedTuple):
-    """A message is put into the run's inbox. `notice`: it is the reply to a message of the run's own."""
+    """A message is put into the run's inbox. `notice`: it is the reply to a message of the run's own. `owed`: whoever
+    replied tells it of that, which takes no right to send."""
 
     by: str | None
     message_id: str
@@ -109,6 +110,7 @@ class Deliver(NamedTuple):
     sha256: str
     in_reply_to: str | None = None
     notice: bool = False
+    owed: bool = False
 
 
 class Settle(NamedTuple):

@@ -92,7 +92,8 @@ def fold(run: Run, events: Iterable[Event]) -> Run:
                     if message_id in inbox:
                         inbox[message_id] = inbox[message_id]._replace(told=inbox[message_id].told + 1)
             case happened.Delivered():
-                inbox.setdefault(event.message_id, _delivery(event))
+                if event.message_id not in inbox or inbox[event.message_id].notice:
+                    inbox[event.message_id] = _delivery(event)
             case happened.Granted():
                 grants[event[1:4]] = Grant(*event[1:4], event.at, event.lasts)
             case happened.Revoked():

@@ -54,10 +54,11 @@ def _must_administer(run: Run, agent: str | None, capability: str, now: Moment) 
 
 
 def deliver(run: Run, command: wanted.Deliver, now: Moment) -> Sequence[Event]:
-    # Of the reply to its own message an agent is told by whoever wrote it.
-    if command.by is not None and not command.notice and SEND not in held(run.grants, command.by, now):
+    if command.by is not None and not command.owed and SEND not in held(run.grants, command.by, now):
         raise not_granted(SEND, run.id)
-    if command.message_id in run.inbox:
+    known = run.inbox.get(command.message_id)
+    # What an agent was only told of can still be sent to it, and then wants a reply.
+    if known is not None and (command.notice or not known.notice):
         return ()
     return (
         happened.Delivered(

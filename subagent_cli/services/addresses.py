@@ -65,10 +65,17 @@ def group(context: Context, text: str) -> str | None:
     caller = access.agent(context)
     if caller is not None:
         # A group is the business of whoever spawned it.
-        matches = [match for match in matches if (groups.read(match) or {}).get("parentId") == caller]
+        matches = [match for match in matches if _spawner(groups, match) == caller]
     if len(matches) > 1:
         raise _ambiguous(text, "groups", matches)
     return matches[0] if matches else None
+
+
+def _spawner(groups: Groups, group_id: str) -> object:
+    try:
+        return (groups.read(group_id) or {}).get("parentId")
+    except SubagentError:
+        return None
 
 
 def runs_of(context: Context, text: str, right: str = READ) -> Several:
@@ -84,12 +91,25 @@ def runs_of(context: Context, text: str, right: str = READ) -> Several:
     return Several(group_id, access.among(context, there, right))
 
 
+def children(context: Context, run_id: str) -> list[str]:
+    """What this run started, as those runs say themselves: an entry of the index is no proof."""
+    found: list[str] = []
+    for child in filter(context.runs.exists, context.runs.index.children(run_id)):
+        try:
+            started = context.runs.spec(child).get("parentId") == run_id
+        except SubagentError:
+            # One that cannot say is taken for a child, but not by whoever could have made the entry.
+            started = access.agent(context) is None
+        found += [child] if started else []
+    return found
+
+
 def with_children(context: Context, run_ids: Iterable[str]) -> list[str]:
     """These runs, and all that they started, and so on."""
     found = list(dict.fromkeys(run_ids))
     for run_id in found:
         # The list grows while it is gone through.
-        found += [child for child in context.runs.index.children(run_id) if child not in found]
+        found += [child for child in children(context, run_id) if child not in found]
     return [run_id for run_id in found if context.runs.exists(run_id)]
 
 
@@ -142,14 +162,24 @@ def _find_run(context: Context, text: str) -> str | None:
         raise InvalidInput(
             f"Run ID must be a valid UUID, a part of one, or a name: {text[:40]!r}", code="invalid_run_id"
         )
-    named = next(filter(context.runs.exists, access.among(context, context.runs.index.named(text), KNOW)), None)
+    named = [*filter(context.runs.exists, access.among(context, context.runs.index.named(text), KNOW))]
     if named:
-        return named
+        return _nearest(context, named)
     part = ids.digits(text)
     matches = access.among(context, context.runs.matching(part), KNOW) if part else []
     if len(matches) > 1:
         raise _ambiguous(text, "runs", matches)
     return matches[0] if matches else None
+
+
+def _nearest(context: Context, run_ids: Sequence[str]) -> str:
+    """Of several runs of one name the newest that the caller started, so that nobody else's takes its place."""
+    caller = access.agent(context)
+
+    def is_far(run_id: str) -> bool:
+        return run_id != caller and context.runs.spec(run_id).get("parentId") != caller
+
+    return min(run_ids, key=is_far) if len(run_ids) > 1 else run_ids[0]
 
 
 def _find_message(context: Context, text: str, right: str) -> Target | None:

@@ -10,7 +10,7 @@ from typing import IO, Any
 
 from subagent_cli.core.document import Document, document_fits
 from subagent_cli.core.errors import Damaged, Failed, InvalidInput, NotFound, Refused, SubagentError
-from subagent_cli.core.event import Event, event
+from subagent_cli.core.event import Delivered, Event, event
 from subagent_cli.core.evolution import fold
 from subagent_cli.core.ids import short
 from subagent_cli.core.projection import project
@@ -30,10 +30,9 @@ def export(
     context: Context, names: Sequence[str], file: str | IO[bytes], *, everything: bool = False, force: bool = False
 ) -> tuple[Payload, list[SubagentError]]:
     """Puts runs into a file, or into an open one; with `everything`, what cannot be read is left out and said."""
+    access.operator_only(context, "export")
     context.must_be_there()
-    chosen = (
-        access.among(context, context.runs.all()) if everything else [addresses.run(context, name) for name in names]
-    )
+    chosen = context.runs.all() if everything else [addresses.run(context, name) for name in names]
     if isinstance(file, str):
         with archive.whole(file, force=force) as target:
             runs, faults = _pack(context, list(dict.fromkeys(chosen)), target, everything)
@@ -221,6 +220,8 @@ def _renamed(happened: Event, ids: Mapping[str, str]) -> Event:
     for field, value in happened._asdict().items():
         if field in ("run_id", "message_id", "grantor", "grantee", "sender"):
             changes[field] = ids.get(value, value)
+        elif field == "text" and isinstance(happened, Delivered):
+            changes[field] = _reworded(value, ids)
         elif field == "message_ids":
             changes[field] = tuple(ids.get(message_id, message_id) for message_id in value)
         elif field == "messages":
@@ -228,6 +229,12 @@ def _renamed(happened: Event, ids: Mapping[str, str]) -> Event:
         elif field == "keys" and "runId" in value:
             changes[field] = {**value, "runId": ids.get(value["runId"], value["runId"])}
     return happened._replace(**changes)
+
+
+def _reworded(text: str, ids: Mapping[str, str]) -> str:
+    for old, new in ids.items():
+        text = text.replace(old, new)
+    return text
 
 
 def _renamed_document(document: Document, ids: Mapping[str, str]) -> Document:

@@ -63,7 +63,7 @@ def _chosen(context: Context, names: Sequence[str], everything: bool) -> list[st
     if everything:
         context.must_be_there()
         own = context.caller.run_id if context.caller.token else None
-        meant = context.runs.index.active() if own is None else context.runs.index.children(own)
+        meant = context.runs.index.active() if own is None else addresses.children(context, own)
     else:
         meant = [run_id for name in names for run_id in addresses.runs_of(context, name, STOP).run_ids]
     return addresses.with_children(context, meant)

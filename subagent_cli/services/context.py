@@ -4,7 +4,7 @@ import os.path
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from subagent_cli.core.errors import Denied, InvalidInput, NotFound
+from subagent_cli.core.errors import Denied, InvalidInput, NotFound, SubagentError
 from subagent_cli.core.ids import canonical
 from subagent_cli.services import settings
 from subagent_cli.services.settings import Caller, Found
@@ -91,7 +91,10 @@ def _prove(context: Context) -> None:
         raise Denied(
             "SUBAGENT_TOKEN is set without SUBAGENT_RUN_ID", hint="set both, or neither to act as the operator"
         )
-    stored = _stored_hash(context, run_id) if context.runs.exists(run_id) else None
+    try:
+        stored = _stored_hash(context, run_id) if context.runs.exists(run_id) else None
+    except SubagentError:
+        stored = None
     if not isinstance(stored, str) or not compare_digest(stored, token_hash(token or "")):
         raise Denied(
             "the token does not belong to the run that SUBAGENT_RUN_ID names",

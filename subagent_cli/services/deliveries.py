@@ -7,9 +7,9 @@ keeper looks into its inbox when it ends.
 import time
 
 from subagent_cli.core.errors import InvalidInput, Refused, SubagentError
-from subagent_cli.core.grant import SEND
+from subagent_cli.core.grant import READ, SEND
 from subagent_cli.core.ids import short
-from subagent_cli.services import addresses, inboxes, messages, resumption
+from subagent_cli.services import access, addresses, inboxes, messages, resumption
 from subagent_cli.services.context import Context, Payload
 from subagent_cli.store.messages import Message
 
@@ -60,7 +60,9 @@ def wake(context: Context, run: str) -> Payload:
         # Mostly it is a keeper that has this done when it ends, and nobody is there to be told.
         context.runs.log(run_id, f"Not started again: {error.message}", now=context.clock.now())
         raise
-    return {"runId": run_id, "attempt": started, "unreplied": [delivery.message_id for delivery in waiting]}
+    # What came for an agent is for those to see who may read it.
+    shown = waiting if access.may(context, READ, run_id) else []
+    return {"runId": run_id, "attempt": started, "unreplied": [delivery.message_id for delivery in shown]}
 
 
 def _message(

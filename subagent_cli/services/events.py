@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 
 from subagent_cli.core.errors import InvalidInput, NotFound, SubagentError
+from subagent_cli.core.grant import ADMINISTER
 from subagent_cli.services import access, addresses
 from subagent_cli.services.context import Context, Payload
 from subagent_cli.store.watch import Watch
@@ -36,6 +37,8 @@ def _follow_one(context: Context, run_id: str, after: int) -> Iterator[Payload]:
     with Watch() as watch:
         while True:
             watch.add_all(context.runs.places(run_id))
+            # What was granted may be taken back meanwhile.
+            addresses.run(context, run_id)
             over = not context.runs.read(run_id, context.clock.now()).active
             for event in _of(context, run_id, after):
                 after = event["seq"]
@@ -62,7 +65,8 @@ def _follow_all(context: Context) -> Iterator[Payload]:
                 watch.add_all(context.runs.places(run_id))
                 watched.add(run_id)
             told |= new
-            for event in _in_order(_of_all(context, {**new, **{known: told.get(known, 0) for known in watched}}, [])):
+            seen = {run_id: told.get(run_id, 0) for run_id in access.among(context, watched)}
+            for event in _in_order(_of_all(context, {**new, **seen}, [])):
                 told[event["runId"]] = event["seq"]
                 yield event
             watch.wait(None)
@@ -91,7 +95,13 @@ def _of(context: Context, run_id: str, after: int) -> list[Payload]:
     return [
         {"runId": run_id, **{key: value for key, value in record.items() if key not in _OF_THE_FILE}}
         for record in context.runs.records(run_id, after)
+        if record.get("type") not in ("granted", "revoked") or _may_see(context, run_id, record)
     ]
+
+
+def _may_see(context: Context, run_id: str, record: Payload) -> bool:
+    """Whether a row of a grant is one that the caller may see."""
+    return record.get("grantee") == access.agent(context) or access.may(context, ADMINISTER, run_id)
 
 
 def _in_order(events: list[Payload]) -> list[Payload]:

@@ -4,7 +4,7 @@ from subagent_cli.core import command as wanted
 from subagent_cli.core.errors import RunNotFound, SubagentError
 from subagent_cli.core.event import Revoked
 from subagent_cli.core.grant import ADMINISTER, KNOW, Grant
-from subagent_cli.core.ids import canonical
+from subagent_cli.core.ids import canonical, is_uuid
 from subagent_cli.core.moment import iso
 from subagent_cli.core.run import Run
 from subagent_cli.services import access, addresses
@@ -27,7 +27,9 @@ def grant(context: Context, target: str, grantee: str, capability: str, *, lasts
 
 def revoke(context: Context, target: str, grantee: str, capability: str, *, everything: bool = False) -> Payload:
     """Takes back what the caller gave; the operator may take back what anybody gave. What others gave is said."""
-    run_id, agent_id = addresses.run(context, target, ADMINISTER), _grantee(context, grantee)
+    run_id, agent_id = addresses.run(context, target, ADMINISTER), canonical(grantee)
+    if not is_uuid(agent_id):
+        agent_id = _grantee(context, grantee)
     command = wanted.Revoke(access.agent(context), agent_id, capability, everything)
     change = context.runs.change(run_id, command, context.clock.now)
     now = context.clock.now()

@@ -26,13 +26,9 @@ def listed(context: Context, run: str | None = None, *, unreplied: bool = False)
 
 def deliver(context: Context, run_id: str, message: Message) -> Change:
     """Puts a message into the inbox of a run; a second time is no harm."""
-    own = message["created_by_agent_id"] == run_id
-    original = Messages(context.runs.layout).read(message["in_reply_to"] or "")
-    answers = original is not None and original["created_by_agent_id"] == run_id
-    text = _reply_received(message) if answers else _message_received(context, message)
-    order = _order(context, message, text)._replace(notice=own or answers)
-    # That it wants no reply does not give the right to send it.
-    access.must(context, SEND, run_id)
+    order = _order(context, message, _message_received(context, message))
+    # Nobody has to answer himself.
+    order = order._replace(notice=message["created_by_agent_id"] == run_id)
     return context.runs.change(run_id, order, context.clock.now)
 
 
@@ -43,15 +39,23 @@ def notify(context: Context, message: Message, original: Message) -> list[str]:
     if author is None or author == message["created_by_agent_id"]:
         return []
     try:
+        if not _was_asked(context, original) and not access.may(context, SEND, author):
+            # Who may only read somebody's messages cannot speak to him by answering them.
+            return []
         run = context.runs.read(author, context.clock.now())
         if run.over or run.phase == CREATED:
-            order = _order(context, message, _reply_received(message))._replace(notice=True)
+            order = _order(context, message, _reply_received(message))._replace(notice=True, owed=True)
             return list(context.runs.change(author, order, context.clock.now).warnings)
     except NotFound:
         return []
     except SubagentError as error:
         return [f"the author of the message could not be told: {error.message}"]
     return []
+
+
+def _was_asked(context: Context, original: Message) -> bool:
+    caller = access.agent(context)
+    return caller is None or original["id"] in context.runs.read(caller, context.clock.now()).inbox
 
 
 def untold(context: Context, run: Run) -> list[Delivery]:
@@ -104,11 +108,13 @@ def _order(context: Context, message: Message, text: str) -> wanted.Deliver:
 
 
 def _message_received(context: Context, message: Message) -> str:
+    original = message["in_reply_to"]
     return (
         "Message received\n"
         f"ID: {message['id']}\n"
         f"From: {access.agent(context) or 'the operator'}\n"
-        f"Read: subagent message show {message['id']}\n"
+        + (f"In reply to: {original}\n" if original else "")
+        + f"Read: subagent message show {message['id']}\n"
         f'Reply: subagent message put --in-reply-to {message["id"]} --text "REPLY"'
         " (or --schema SCHEMA --content JSON; subagent schemas lists them)\n"
     )

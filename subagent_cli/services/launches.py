@@ -83,16 +83,20 @@ class Launch:
         self._prompt = spec["task"] if request.raw else prompts.first(self.spec, spec["task"])
         self._child = Child(context, profile, self.spec, 1, self._prompt, token, request.start)
         self.spec["argv"] = self._child.shown()
+        self.spec["program"] = self._child.program
         self._claim = Claim()
 
     def make(self) -> Run:
         """The run, or the one that was made under the same key before."""
-        runs, digest = self._context.runs, specs.key_digest(self._key) if self._key else None
+        runs, digest = (
+            self._context.runs,
+            specs.key_digest("create", self._key, self.spec["parentId"]) if self._key else None,
+        )
 
         def make() -> Run:
             return runs.create(self.spec, self._prompt, RUNNING, self._context.clock.now(), digest, self._claim)
 
-        return runs.keyed(digest, make) if digest else make()
+        return runs.keyed(digest, make, self.spec["parentId"]) if digest else make()
 
     def start(self) -> None:
         self._child.start(self._claim)

@@ -80,6 +80,8 @@ def _following(
         rest = data[data.rfind(b"\n") + 1 :]
         yield from _lines(data[: len(data) - len(rest)], count)
         while True:
+            # What was granted may be taken back meanwhile.
+            addresses.run(context, run_id)
             run = context.runs.read(run_id, context.clock.now())
             seen(run)
             over = run.over

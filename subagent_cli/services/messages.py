@@ -10,7 +10,8 @@ from subagent_cli.core.grant import READ
 from subagent_cli.core.ids import short
 from subagent_cli.core.moment import elapsed
 from subagent_cli.services import access, inboxes
-from subagent_cli.services.context import Context, Payload, token_hash
+from subagent_cli.services.context import Context, Payload
+from subagent_cli.services.specs import key_digest, key_reused
 from subagent_cli.store import codec
 from subagent_cli.store.messages import Message, Messages, sealed
 
@@ -49,10 +50,10 @@ def write(
     if key is None:
         store.create(new)
         return new
-    known = store.keyed(token_hash(f"message {access.agent(context) or ''} {key}")[:32], lambda: new)
+    author = access.agent(context)
+    digest = key_digest("message", key, author)
+    known = store.keyed(digest, lambda: new, lambda found: found["created_by_agent_id"] == author)
     if any(known[field] != new[field] for field in ("schema_type", "content", "in_reply_to")):
-        from subagent_cli.services.specs import key_reused
-
         raise key_reused(known["id"], "message")
     return known
 
@@ -96,11 +97,14 @@ def for_reply(
 
     original = find(context, message)["id"]
     limit: int = context.settings["answer_timeout"].value if timeout is None else timeout
-    start = context.clock.now()
+    start, caller = context.clock.now(), access.agent(context)
     with Watch() as watch:
         while True:
             # Watched before it is looked at, so that nothing can come in between.
             watch.await_folder(context.runs.layout.messages)
+            if caller is not None:
+                # A reply that was there already may just have been sent to the caller, who may read it since.
+                watch.add_all(context.runs.places(caller))
             found, faults = listed(context, in_reply_to=original, schema=schema)
             left = limit - elapsed(start, context.clock.now())
             if found or faults:
@@ -126,11 +130,11 @@ def find(context: Context, text: str) -> Message:
     for message_id in candidates:
         try:
             message = store.read(message_id)
+            if message is not None and _may_read(context, message):
+                matches.append(message)
         except Damaged as fault:
-            faults.append(fault)
-            continue
-        if message is not None and _may_read(context, message):
-            matches.append(message)
+            if _is_ones_own(context, message_id):
+                faults.append(fault)
     if len(matches) > 1:
         raise InvalidInput(
             f"{text[:40]!r} names several messages",
@@ -147,6 +151,12 @@ def find(context: Context, text: str) -> Message:
             next=context.spelled("message", "list"),
         )
     return matches[0]
+
+
+def _is_ones_own(context: Context, message_id: str) -> bool:
+    """Whether the caller knows that there is such a message, and so may learn that somebody has changed it."""
+    caller = access.agent(context)
+    return caller is None or message_id in context.runs.read(caller, context.clock.now()).inbox
 
 
 def catalogue() -> Payload:
@@ -184,6 +194,9 @@ def _validated(schema: str, content: str) -> Payload:
         raise InvalidInput(f"the content is not valid JSON: {error}", code="invalid_content") from error
     try:
         valid: Payload = model.model_validate(found).model_dump()
+        json.dumps(valid, ensure_ascii=False).encode()
+        if not codec.is_shallow(valid):
+            raise ValueError(f"it is nested deeper than {codec.DEEPEST} levels")
         if codec.load(codec.document(valid)) != valid:
             raise ValueError("a number in it is too large, or none")
     except ValidationError as error:
@@ -209,4 +222,4 @@ def as_content(text: str) -> str:
     """The content of a plaintext message."""
     import json
 
-    return json.dumps({"text": text})
+    return json.dumps({"text": text}, ensure_ascii=False)

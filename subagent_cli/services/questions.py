@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from subagent_cli.core import command as wanted
 from subagent_cli.core.errors import InvalidInput, NotFound, SubagentError
 from subagent_cli.core.event import Replied, record
-from subagent_cli.core.grant import ANSWER, HEAR, WORK
+from subagent_cli.core.grant import ANSWER, HEAR, READ, WORK
 from subagent_cli.core.ids import is_uuid, short
 from subagent_cli.core.moment import iso, milliseconds
 from subagent_cli.core.projection import project
@@ -76,7 +76,7 @@ def reply(
         "message": "Reply successfully recorded.",
         "runId": meant.run_id,
         "messageIds": answered or list(change.after.keys.get(f"reply {key}", ())),
-        "updatedMetadata": project(change.after),
+        "updatedMetadata": project(change.after) if access.may(context, READ, meant.run_id) else None,
         "warnings": list(change.warnings),
     }
 

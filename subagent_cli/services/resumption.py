@@ -5,7 +5,7 @@ from shlex import join
 from subagent_cli.core import command as wanted
 from subagent_cli.core.errors import InvalidInput, Refused
 from subagent_cli.core.event import Resumed
-from subagent_cli.core.grant import SEND
+from subagent_cli.core.grant import ADMINISTER
 from subagent_cli.core.ids import short
 from subagent_cli.core.run import Run
 from subagent_cli.process.agents import Agent
@@ -27,8 +27,9 @@ def resume(
     key: str | None = None,
     start: Start = PLAINLY,
 ) -> Payload:
-    """Another attempt at an ended run, with its agent's own memory where it has one; without a text, a retry."""
-    run_id = addresses.run(context, run, SEND)
+    """Another attempt at an ended run, with its agent's own memory where it has one; without a text, a retry. Who says
+    how it starts takes charge of it: whoever may only send to it sends."""
+    run_id = addresses.run(context, run, ADMINISTER)
     if text is not None:
         text = context.text(text, "text")
         if not text:

@@ -31,19 +31,21 @@ def role(
     that names or holds one."""
     if type is not None and type not in TYPES:
         raise InvalidInput(f"there is no type of agent {type[:40]!r}", code="unknown_type", candidates=TYPES)
+    takes, gives = _form(input_schema, "input schema"), _form(output_schema, "output schema")
     return Role(
         type or common.type,
-        _form(input_schema, "input schema") or common.input_schema,
-        _form(output_schema, "output schema") or common.output_schema,
+        common.input_schema if takes is None else takes,
+        common.output_schema if gives is None else gives,
     )
 
 
 def _form(given: object, what: str) -> Payload | None:
-    if isinstance(given, str):
-        given = _spelled(given, what)
-    if given is None or isinstance(given, dict):
-        return given
-    raise InvalidInput(f"the {what} is not a JSON object", code="invalid_schema", hint=_HINT)
+    if given is None:
+        return None
+    form = _spelled(given, what) if isinstance(given, str) else given
+    if isinstance(form, dict) and codec.is_shallow(form):
+        return form
+    raise InvalidInput(f"the {what} is not a JSON object, or nested too deeply", code="invalid_schema", hint=_HINT)
 
 
 def _spelled(text: str, what: str) -> object:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from subagent_cli.core import command as wanted
 from subagent_cli.core.errors import RunNotFound, SubagentError
 from subagent_cli.core.event import Reported
-from subagent_cli.core.grant import KNOW, REPORT
+from subagent_cli.core.grant import KNOW, READ, REPORT
 from subagent_cli.core.ids import short
 from subagent_cli.core.projection import project
 from subagent_cli.core.run import CREATED, RUNNING, WAITING, Run
@@ -39,13 +39,15 @@ def create(
     def make() -> Run:
         return context.runs.create(spec, spec["task"], CREATED, context.clock.now(), digest)
 
-    digest = specs.key_digest(key) if key else None
-    run = context.runs.keyed(digest, make) if digest else make()
+    digest = specs.key_digest("create", key, access.agent(context)) if key else None
+    run = context.runs.keyed(digest, make, spec["parentId"]) if digest else make()
+    made: Payload = {"runId": run.id, "runDirectory": context.runs.layout.run(run.id)}
+    known = run.id != spec["runId"]
+    if known:
+        specs.same_request(context, run.id, spec)
     if link:
         context.runs.link(run.id)
-    made: Payload = {"runId": run.id, "runDirectory": context.runs.layout.run(run.id)}
-    if run.id != spec["runId"]:
-        specs.same_request(context, run.id, spec)
+    if known:
         return made
     root = os.path.abspath(context.runs.layout.root)
     return {**made, "env": {"SUBAGENT_RUN_ID": run.id, "SUBAGENT_RUNS_DIR": root, "SUBAGENT_TOKEN": token}}
@@ -76,7 +78,8 @@ def update(context: Context, run: str | None, status: str, summary: str | None =
         if summary is not None:
             lines.append(f"Summary: {summary}")
         warnings += context.runs.log(run_id, *lines, now=context.clock.now())
-    return {**project(change.after), "warnings": warnings}
+    shown = project(change.after) if access.may(context, READ, run_id) else {"runId": run_id, "status": status.lower()}
+    return {**shown, "warnings": warnings}
 
 
 def not_found(context: Context, error: RunNotFound) -> Payload:
@@ -137,7 +140,7 @@ def _shown(context: Context, run: Run) -> Payload:
 def _children(context: Context, run_id: str) -> Payload:
     """The runs that this one has started: those that are still at it, and those that have ended."""
     now, found = context.clock.now(), dict[str, bool]()
-    for child in access.among(context, context.runs.index.children(run_id), KNOW):
+    for child in access.among(context, addresses.children(context, run_id), KNOW):
         with suppress(SubagentError):
             found[child] = context.runs.read(child, now).over
     return {

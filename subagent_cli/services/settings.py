@@ -168,9 +168,12 @@ def _token_in_file() -> str | None:
         return None
     try:
         with open(path, encoding="ascii") as file:
-            return file.read(256).strip() or None
+            token = file.read(256).strip()
     except (OSError, ValueError) as error:
         raise Denied(f"the token cannot be read from SUBAGENT_TOKEN_FILE: {error}") from error
+    if not token:
+        raise Denied("the file that SUBAGENT_TOKEN_FILE names is empty")
+    return token
 
 
 def is_ours(folder: str) -> bool:

@@ -7,8 +7,8 @@ from typing import Any
 from subagent_cli.core.errors import InvalidInput, Refused, SubagentError
 from subagent_cli.core.ids import short
 from subagent_cli.core.moment import duration
-from subagent_cli.services import roles, specs
-from subagent_cli.services.context import Context, Payload, token_hash
+from subagent_cli.services import access, addresses, roles, specs
+from subagent_cli.services.context import Context, Payload
 from subagent_cli.services.launches import Launch, Request
 from subagent_cli.store import removal
 from subagent_cli.store.groups import Group, Groups
@@ -31,7 +31,7 @@ def spawn(
         return _spawn(context, requests, deadline, max_depth, None)
     from subagent_cli.store.lock import held
 
-    digest, layout = token_hash(f"spawn {key}")[:32], context.runs.layout
+    digest, layout = specs.key_digest("spawn", key, access.agent(context)), context.runs.layout
     with held(layout.lock(f"key-{digest}"), context.settings["lock_timeout"].value / 1000, "the key"):
         known = Groups(layout).keyed(digest)
         if known is None:
@@ -135,7 +135,7 @@ def _check_work(context: Context, requests: Sequence[Request]) -> None:
     parent = context.caller.run_id if context.caller.token else None
     if parent is None or not any(request.mode == WORK for request in requests):
         return
-    for child in context.runs.index.children(parent):
+    for child in addresses.children(context, parent):
         if _works(context, child):
             raise Refused(f"run {short(child)} is in mode work and has not ended", code="several_workers")
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from subagent_cli.core.errors import Denied, InvalidInput, Refused
 from subagent_cli.core.ids import is_label, is_uuid, short
-from subagent_cli.services.context import Context, token_hash
+from subagent_cli.services.context import Context, Payload, token_hash
 from subagent_cli.services.roles import PLAIN, Role
 from subagent_cli.store.reader import Spec
 
@@ -45,6 +45,7 @@ def new_spec(
         "agentSource": None,
         "task": context.text(task, "task"),
         "argv": None,
+        "program": None,
         "cwd": folder(cwd),
         "model": None,
         "agentArgs": [],
@@ -54,8 +55,8 @@ def new_spec(
         "sessionId": None,
         "name": name,
         "type": role.type,
-        "inputSchema": role.input_schema,
-        "outputSchema": role.output_schema,
+        "inputSchema": _form(context, role.input_schema, "input schema"),
+        "outputSchema": _form(context, role.output_schema, "output schema"),
         "parentId": parent,
         "groupId": None,
         "depth": above.get("depth", 0) + 1,
@@ -117,8 +118,9 @@ def bad_name(name: str) -> InvalidInput:
     )
 
 
-def key_digest(key: str) -> str:
-    return token_hash(f"create {key}")[:32]
+def key_digest(verb: str, key: str, agent: str | None) -> str:
+    """What a key is filed under: everybody has keys of his own, and so has every verb."""
+    return token_hash(f"{verb} {agent or ''} {key}")[:32]
 
 
 def same_request(context: Context, run_id: str, spec: Spec) -> None:
@@ -151,6 +153,16 @@ def pairs(words: Sequence[str], option: str) -> dict[str, str]:
             raise InvalidInput(f"the {option} {key[:40]!r} is given twice", code=f"invalid_{option}")
         found[key] = value
     return found
+
+
+def _form(context: Context, form: Payload | None, what: str) -> Payload | None:
+    """A form as any other text from outside: within the size that is allowed, and without the caller's token."""
+    if form is None:
+        return None
+    import json
+
+    kept: Payload = json.loads(context.text(json.dumps(form, ensure_ascii=False), what))
+    return kept
 
 
 def _label(context: Context, key: str, value: str) -> str:

@@ -77,7 +77,10 @@ class Child:
         masked = wishes._replace(prompt="{prompt}")
         self._shown = self._argv if own else profiles.words(profile, masked, resume=remembers)
         self._env = self._environment(root, {} if own else profiles.variables(profile, wishes))
-        self._program = _program(self._argv[0], self._env["PATH"], spec["cwd"])
+        self.program = _program(self._argv[0], self._env["PATH"], spec["cwd"])
+        if spec.get("program") and os.path.basename(spec["program"]) == os.path.basename(self._argv[0]):
+            # The one that it was started with: whoever starts a later attempt does not choose another by his PATH.
+            self.program = spec["program"] if os.access(spec["program"], os.X_OK) else self.program
 
     def shown(self) -> list[str]:
         """The command as others may see it."""
@@ -119,7 +122,7 @@ class Child:
             "root": os.path.abspath(layout.root),
             "run": run_id,
             "attempt": self._attempt,
-            "program": self._program,
+            "program": self.program,
             "argv": self._argv,
             "env": self._env,
             "cwd": self._spec["cwd"],

@@ -97,8 +97,8 @@ def for_runs(
     """
     meant = [addresses.runs_of(context, name) for name in names]
     if not names and context.caller.token:
-        children = access.among(context, context.runs.index.children(context.caller.run_id or ""))
-        meant = [Several(child, [child]) for child in children if context.runs.exists(child)]
+        children = access.among(context, addresses.children(context, context.caller.run_id or ""))
+        meant = [Several(child, [child]) for child in children]
     run_ids = list(dict.fromkeys(run_id for several in meant for run_id in several.run_ids))
     if context.caller.token and context.caller.run_id in run_ids:
         raise Refused("a run cannot wait for its own end", code="own_run")

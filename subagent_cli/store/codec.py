@@ -9,6 +9,8 @@ import json
 from json.encoder import encode_basestring as _quote
 from typing import Any
 
+DEEPEST = 100
+
 
 def document(value: Any) -> bytes:
     """The bytes that `JSON.stringify(value, null, 2)` gives."""
@@ -39,6 +41,17 @@ def load_prefix(data: bytes) -> Any:
     """The value that the bytes begin with, whatever stands behind it: what is left when a shorter document was
     written over a longer one in place."""
     return _decoded(data.decode("utf-8", "replace"))[0]
+
+
+def is_shallow(value: Any) -> bool:
+    """Whether it is nested no deeper than anybody who reads it can go, however deep he stands himself."""
+    level = [value]
+    for _ in range(DEEPEST + 1):
+        parts = [part.values() if isinstance(part, dict) else part for part in level if isinstance(part, dict | list)]
+        level = [inner for part in parts for inner in part]
+        if not level:
+            return True
+    return False
 
 
 def encoded(text: str) -> bytes:

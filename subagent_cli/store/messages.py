@@ -80,14 +80,17 @@ class Messages:
         """The messages that may reply to this one, oldest first."""
         return sorted(filter(is_uuid, _names(self._layout.reply_marks(message_id)))) if is_uuid(message_id) else []
 
-    def keyed(self, digest: str, write: Callable[[], Message]) -> Message:
-        """The message that was written under this key, or a new one: one message a key, however many ask at once."""
+    def keyed(
+        self, digest: str, write: Callable[[], Message], is_own: Callable[[Message], bool] = lambda _: True
+    ) -> Message:
+        """The message that was written under this key, or a new one: one message a key, however many ask at once. An
+        entry of the index is no proof, so whoever asks says whether what it leads to is his own."""
         from subagent_cli.store.lock import held
 
         path = self._layout.send_mark(digest)
         with held(self._layout.lock(f"key-{digest}"), self._lock_timeout, "the key"):
             known = self.read(_content(path))
-            if known is not None:
+            if known is not None and is_own(known):
                 return known
             message = write()
             with atomic.io("enter the message into the index"):

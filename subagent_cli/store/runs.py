@@ -147,13 +147,13 @@ class Runs:
             atomic.sync_folder(self.layout.root)
         return run
 
-    def keyed(self, key_digest: str, create: Callable[[], Run]) -> Run:
+    def keyed(self, key_digest: str, create: Callable[[], Run], parent_id: str | None = None) -> Run:
         """The run that was created under this key, or a new one: one run a key, however many ask at once."""
         from subagent_cli.store.lock import held
 
         with held(self.layout.lock(f"key-{key_digest}"), self._lock_timeout, "the key"):
             known = self.index.keyed(key_digest)
-            if known and self.exists(known):
+            if known and self.exists(known) and self.spec(known).get("parentId") == parent_id:
                 return self._reader.fold(known).run
             return create()
 

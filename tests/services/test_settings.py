@@ -39,7 +39,10 @@ def test_an_option_goes_before_a_variable_before_the_project_before_the_user_bef
 
 @pytest.mark.parametrize("name", [setting.name for setting in settings.SETTINGS])
 def test_every_setting_can_be_given_in_each_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    paths, numbers = ("runs_dir", "agents"), ("max_text", "max_depth", "max_children", "max_wakes", "log_limit")
+    paths, numbers = (
+        ("runs_dir", "agents"),
+        ("max_text", "max_depth", "max_children", "max_wakes", "log_limit", "max_workspace"),
+    )
     text = {"output": "json", **dict.fromkeys(paths, str(tmp_path / "there")), **dict.fromkeys(numbers, "77")}.get(
         name, "77s"
     )

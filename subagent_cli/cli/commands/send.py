@@ -3,6 +3,7 @@
 import click
 
 from subagent_cli.cli.commands import message as messages_
+from subagent_cli.cli.output import print_talk
 from subagent_cli.cli.verb import Answer, Context, complete_run, verb, with_wait
 from subagent_cli.core.ids import short
 from subagent_cli.services import deliveries
@@ -42,9 +43,12 @@ def command(
     if wait:
         from subagent_cli.services import messages
 
-        replies, _ = messages.for_reply(context, sent["message_id"], timeout=until)
-        return Answer(
-            replies[0], messages_.shown(replies[0]), talk=messages_.about(replies[0]), warnings=sent["warnings"]
-        )
+        # Whoever waits is to know at once that there may be nobody to answer.
+        for warning in sent["warnings"]:
+            print_talk(f"warning: {warning}")
+        replies, faults = messages.for_reply(context, sent["message_id"], timeout=until)
+        if not replies:
+            raise faults[0]
+        return Answer(replies[0], messages_.shown(replies[0]), talk=messages_.about(replies[0]))
     started = f"; it was started for it (attempt {sent['attempt']})" if sent["attempt"] else ""
     return Answer(sent, sent["message_id"], talk=f"delivered to {short(sent['agent_id'])}{started}")

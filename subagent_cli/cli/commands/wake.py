@@ -20,5 +20,5 @@ def command(context: Context, run: str) -> Answer:
     if found["attempt"]:
         talk = f"run {short(found['runId'])} was started (attempt {found['attempt']}) for {waiting} messages"
     else:
-        talk = "it is running already" if waiting else "no message wants a reply"
+        talk = "it has not ended; it finds them in its inbox" if waiting else "no message wants a reply"
     return Answer(found, talk=talk)
