@@ -69,7 +69,7 @@ def did_you_mean(error: SubagentError) -> str:
 
 def print_answer(answer: Answer, as_json: bool) -> None:
     for warning in answer.warnings:
-        print_talk(f"warning: {warning}")
+        print_talk(f"warning: {indented(warning)}")
     if answer.stream is not None:
         for part in answer.stream:
             if as_json:

@@ -80,6 +80,7 @@ class Resume(NamedTuple):
     session: str | None = None
     key: str | None = None
     told: tuple[str, ...] = ()
+    limit: float | None = None
 
 
 class Grant(NamedTuple):

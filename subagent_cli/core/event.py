@@ -129,7 +129,8 @@ class Exited(NamedTuple):
 
 
 class Resumed(NamedTuple):
-    """Another attempt at an ended run; what the earlier ones came to stays."""
+    """Another attempt at an ended run; what the earlier ones came to stays. `told` are the messages that it was started
+    with, `limit` is how many seconds it may take."""
 
     at: Moment
     attempt: int
@@ -139,6 +140,7 @@ class Resumed(NamedTuple):
     session: str | None = None
     key: str | None = None
     told: tuple[str, ...] = ()
+    limit: float | None = None
 
 
 class Granted(NamedTuple):

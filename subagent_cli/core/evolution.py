@@ -233,6 +233,7 @@ def _resumed(run: Run, event: happened.Resumed) -> Run:
         active_at=event.at.iso,
         session=event.session,
         token_hash=event.token_hash,
+        limit=event.limit,
         **_FRESH,
     )
 

@@ -51,7 +51,7 @@ class Run(NamedTuple):
     How a run ended and that its process has ended are two facts. `kept` says that a keeper of ours owns the process of
     this attempt, whose end is then an exit code, or `gone` where nobody saw it. `stop` is the grace in milliseconds
     that the process was given when somebody wanted it stopped; `submitted` says that the worker itself decided the
-    outcome.
+    outcome. `limit` is how many seconds a later attempt may take; what the first may take stands in its spec.
 
     `grants` are the capabilities that agents have on this run, `inbox` the messages that came for its own agent.
     """
@@ -89,6 +89,7 @@ class Run(NamedTuple):
     submitted: bool = False
     session: str | None = None
     token_hash: str | None = None
+    limit: float | None = None
 
     @property
     def finished(self) -> bool:

@@ -317,6 +317,7 @@ def _resume(run: Run, command: wanted.Resume, now: Moment) -> Sequence[Event]:
         command.session,
         command.key,
         command.told,
+        command.limit,
     )
     return (*lost(run, now), again)
 

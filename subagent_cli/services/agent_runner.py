@@ -10,7 +10,7 @@ from threading import Event
 from typing import NamedTuple
 
 from subagent_cli.core.dispatch import DispatchSubagent, DispatchSubagentError, DispatchSubagentResult
-from subagent_cli.core.errors import Refused
+from subagent_cli.core.errors import Refused, SubagentError
 from subagent_cli.core.moment import milliseconds
 from subagent_cli.dispatch import EventBus, Session, ToolInvoked
 from subagent_cli.process.workspace import Workspace, confined
@@ -61,7 +61,11 @@ class AgentRunner:
             launch.start()
         finally:
             launch.let_go()
-        self._until_over()
+        try:
+            self._until_over()
+        except SubagentError as error:
+            self._end_without_a_run(launch)
+            raise DispatchSubagentError(f"its run cannot be read any more: {error.message}") from error
         done = outcomes.result(self.context, self.run_id)
         for tool in done["tools"]:
             bus.publish(ToolInvoked(tool))
@@ -89,6 +93,13 @@ class AgentRunner:
             start=start,
         )
 
+    def _end_without_a_run(self, launch: Launch) -> None:
+        """Whoever removes or damages its run, the child itself perhaps, keeps nobody from ending it."""
+        from subagent_cli.process import orphans
+
+        marks = orphans.Marks(self.run_id, launch.spec["tokenHash"], self.context.runs.layout.root)
+        orphans.end(marks, self.context.settings["stop_grace"].value / 1000)
+
     def _until_over(self) -> None:
         cursor, told = waiting.NOTHING_KNOWN, set[str]()
         while (woke := waiting.for_runs(self.context, [self.run_id], after=cursor))["woke"] != "done":
@@ -101,12 +112,14 @@ class AgentRunner:
 
 def _limit(context: Context, wanted: int | None) -> int | None:
     """The time limit of a child: what was asked for, and never more than its parent has left."""
-    parent = access.agent(context)
+    parent, usual = access.agent(context), context.settings["run_timeout"].value
+    wanted = usual if wanted is None else wanted
     if parent is None:
         return wanted
     now = context.clock.now()
-    limit = context.runs.spec(parent).get("timeoutSeconds")
-    since = milliseconds(context.runs.read(parent, now).launched_at)
+    run = context.runs.read(parent, now)
+    limit = context.runs.spec(parent).get("timeoutSeconds") if run.attempt == 1 else run.limit
+    since = milliseconds(run.launched_at)
     if limit is None or since is None:
         return wanted
     left = round(float(limit) * 1000) - (now.ms - since)

@@ -4,8 +4,10 @@ Nothing exists before the request, the agent and the folder were found good. Que
 waits, and answered as those of any other run.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import asdict
+from queue import SimpleQueue
 from threading import Event, Thread
 
 from subagent_cli.core.dispatch import DispatchSubagent, missing, normalized
@@ -41,8 +43,8 @@ def dispatch(context: Context, wanted: DispatchSubagent, order: Order, *, told: 
     """Has a request done and gives what came of it. `told` hears of each question that the child asks."""
     runner = AgentRunner(context, order, told, context.clock.new_id())
     wanted = normalized(wanted)
-    _check(context, runner, wanted)
-    return _done(context, wanted, order, runner)
+    _check(runner, wanted, order)
+    return _done(runner, wanted, order, _session(context))
 
 
 def several(
@@ -59,14 +61,23 @@ def several(
         )
     stopped = Event()
     children = [(AgentRunner(_apart(context), order, told, context.clock.new_id(), stopped), one) for one in wanted]
-    for runner, one in children:
-        _check(context, runner, one)
+    for child in children:
+        _check(*child, order)
     return _at_once(context, children, order, stopped)
 
 
-def _check(context: Context, runner: AgentRunner, wanted: DispatchSubagent) -> None:
-    context.must_be_a_folder()
+def _check(runner: AgentRunner, wanted: DispatchSubagent, order: Order) -> None:
+    """Finds what is wrong before anything exists: a child has worked in vain whose result has nowhere to go."""
+    runner.context.must_be_a_folder()
     runner.check(wanted)
+    if order.into is not None:
+        place = os.path.abspath(order.into)
+        while not os.path.lexists(place):
+            place = os.path.dirname(place)
+        if not order.into or not os.path.isdir(place) or not os.access(place, os.W_OK | os.X_OK):
+            raise InvalidInput(
+                f"nothing can be brought to {order.into!r}: {place} is no folder of yours", code="bad_into"
+            )
 
 
 def _apart(context: Context) -> Context:
@@ -81,32 +92,38 @@ def _at_once(
 ) -> list[Payload]:
     """Each in a thread of its own. Whoever interrupts it ends all of them, and then waits until nothing is left."""
     results: dict[str, Payload] = {}
+    begun, ended, session = list[Thread](), SimpleQueue[None](), _session(context)
 
     def one(runner: AgentRunner, wanted: DispatchSubagent) -> None:
         try:
-            results[runner.run_id] = _done(runner.context, wanted, order, runner)
+            results[runner.run_id] = _done(runner, wanted, order, session)
         except Exception as error:
             results[runner.run_id] = _failed(f"Subagent execution failed: {error}")
+        finally:
+            ended.put(None)
 
-    threads = [Thread(target=one, args=child) for child in children]
     try:
-        for thread in threads:
+        for child in children:
+            thread = Thread(target=one, args=child)
             thread.start()
-        for thread in threads:
-            thread.join()
+            begun.append(thread)
+        # Not by joining: in Python 3.11 a join that is interrupted takes the thread for ended.
+        while len(results) < len(begun):
+            ended.get()
     except BaseException:
         stopped.set()
         for runner, _ in children:
             throwaways.end(context, runner.run_id)
-        for thread in filter(Thread.is_alive, threads):
-            thread.join()
+        while len(results) < len(begun):
+            ended.get()
         raise
     return [results[runner.run_id] for runner, _ in children]
 
 
-def _done(context: Context, wanted: DispatchSubagent, order: Order, runner: AgentRunner) -> Payload:
+def _done(runner: AgentRunner, wanted: DispatchSubagent, order: Order, parent: tuple[str, str]) -> Payload:
+    context = runner.context
     with throwaways.place(context, runner.run_id, order.cwd, keep=order.keep) as place:
-        session = Session(*_session(context))
+        session = Session(*parent)
         session.seed(Workspace, [place])
         done = dispatch_subagent(session, wanted, runner)
         arrived, left = list[str](), list[str]()
@@ -116,7 +133,7 @@ def _done(context: Context, wanted: DispatchSubagent, order: Order, runner: Agen
     if done.value is not None:
         result["value"] = asdict(done.value)
         result |= {"missingArtifacts": list(missing(wanted, done.value)), "delivered": arrived, "notDelivered": left}
-    if order.keep:
+    if order.keep and context.runs.exists(runner.run_id):
         result |= {"runId": runner.run_id, "workspace": place.folder}
     return {**result, "warnings": [*done.warnings, *(f"not brought out of the workspace: {name}" for name in left)]}
 

@@ -110,7 +110,8 @@ def _again(
     with atomic.io("write the prompt"):
         atomic.replace(child.prompt_file, codec.encoded(prompt))
     told = tuple(delivery.message_id for delivery in news)
-    order = wanted.Resume(join(child.shown()), text or "", token_hash(token), session, key, told)
+    limit = spec["timeoutSeconds"]
+    order = wanted.Resume(join(child.shown()), text or "", token_hash(token), session, key, told, limit)
     change = context.runs.change(run.id, order, context.clock.now)
     if any(isinstance(event, Resumed) for event in change.events):
         child.start(claim)

@@ -26,9 +26,8 @@ def place(context: Context, run_id: str, cwd: str | None, *, keep: bool) -> Iter
     layout = context.runs.layout
     folder = specs.folder(cwd)
     held = workspaces.claim(layout, run_id, keep=keep)
-    kept = False
     try:
-        found = isolate(
+        yield isolate(
             folder,
             workspaces.tree(layout, run_id),
             limit_bytes=context.settings["max_workspace"].value,
@@ -36,10 +35,11 @@ def place(context: Context, run_id: str, cwd: str | None, *, keep: bool) -> Iter
             environment=settings.inherited(()),
             without=(layout.root,),
         )
-        kept = keep
-        yield found
     finally:
-        if not kept:
+        # There is nothing to look at where it did not come to a run.
+        if keep and context.runs.exists(run_id):
+            end(context, run_id)
+        else:
             clear(context, run_id)
         workspaces.let_go(layout, run_id, held)
 
@@ -53,14 +53,17 @@ def end(context: Context, run_id: str) -> None:
 
 def clear(context: Context, run_id: str) -> None:
     """Ends a child and all that it started, and removes its run and its place."""
-    end(context, run_id)
+    family = [run_id]
     if context.runs.exists(run_id):
-        family = addresses.with_children(context, [run_id])
+        family = addresses.with_children(context._replace(caller=Caller()), family)
+        end(context, run_id)
         entries = removal.entries_of(context.runs.layout, family)
         for member in reversed(family):
             with suppress(NotFound):
                 removal.remove(context.runs, member, entries, partial(_must_be_over, context, member))
-    discard(context, run_id)
+    for member in family:
+        # One that dispatched in its turn may have been ended before it could clear up.
+        discard(context, member)
 
 
 def discard(context: Context, run_id: str) -> None:

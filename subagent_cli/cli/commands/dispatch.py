@@ -9,7 +9,7 @@ import click
 
 from subagent_cli.cli.commands import pending
 from subagent_cli.cli.commands.run import WithCommand, variables
-from subagent_cli.cli.output import print_talk
+from subagent_cli.cli.output import indented, print_talk
 from subagent_cli.cli.verb import Answer, Context, json_file, text_argument, verb
 from subagent_cli.core.moment import duration
 from subagent_cli.services import dispatches
@@ -81,8 +81,7 @@ def command(
     one = dispatches.request_from(json_file(request, "requests") if request is not None else _payload(fields))
     with _until_told_to_end():
         done = dispatches.dispatch(context, one, order, told=told)
-    talk = f"kept: {done['runId']} in {done['workspace']}" if keep else ""
-    return Answer(done, done["message"], talk=talk, code=0 if done["success"] else 1)
+    return Answer(done, done["message"], talk=_kept(done), code=0 if done["success"] else 1)
 
 
 @contextmanager
@@ -92,7 +91,9 @@ def _until_told_to_end() -> Iterator[None]:
     def ended(number: int, _: object) -> None:
         raise SystemExit(128 + number)
 
-    before = {number: signal.signal(number, ended) for number in (signal.SIGTERM, signal.SIGHUP)}
+    # Whoever has it ignored, as nohup does, wants to go on.
+    told = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, ended) for number in told}
     try:
         yield
     except KeyboardInterrupt as interrupt:
@@ -110,9 +111,14 @@ def _payload(fields: dict[str, Any]) -> dict[str, Any]:
 
 def _several(results: list[dict[str, Any]]) -> Answer:
     failed = sum(not result["success"] for result in results)
-    text = "\n".join(f"{number}. {result['message']}" for number, result in enumerate(results, 1))
+    text = "\n".join(f"{number}. {indented(result['message'])}" for number, result in enumerate(results, 1))
     warnings = [
         f"{number}: {warning}" for number, result in enumerate(results, 1) for warning in result.pop("warnings")
     ]
     code = 0 if not failed else 1 if failed == len(results) else _SOME_FAILED
-    return Answer(results, text, code=code, warnings=warnings)
+    talk = "\n".join(filter(None, map(_kept, results)))
+    return Answer(results, text, talk=talk, code=code, warnings=warnings)
+
+
+def _kept(result: dict[str, Any]) -> str:
+    return f"kept: {result['runId']} in {result['workspace']}" if "workspace" in result else ""
