@@ -6,7 +6,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 NODE := tests/compat/node
-DOCS := docs/cli.md docs/states.md
+DOCS := docs/cli.md docs/mcp.md docs/states.md
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

@@ -1,4 +1,4 @@
-"""The generated parts of the documents: the command reference and the state diagrams, from the code itself."""
+"""The generated parts of the documents: commands, tools and state diagrams, from the code itself."""
 
 import click
 
@@ -7,6 +7,8 @@ from subagent_cli.cli.main import COMMANDS, SECTIONS, cli
 from subagent_cli.core import errors
 from subagent_cli.core.question import PENDING, WORDS
 from subagent_cli.core.transition import LIFE, QUESTION
+from subagent_cli.mcp_server import catalogue, launches
+from subagent_cli.mcp_server.tool import Tool
 from subagent_cli.services.settings import SETTINGS
 
 WIDTH = 100
@@ -41,6 +43,24 @@ def settings() -> str:
         shown = "see below" if setting.name == "runs_dir" else setting.show(setting.default)
         rows.append(f"| `{setting.name}` | `{setting.variable}` | {shown} | {setting.help} |")
     return "\n".join(rows)
+
+
+def tools() -> str:
+    """Every tool of the MCP server: what it takes, and what a client may assume of it."""
+    rows = ["| tool | arguments | what it does | hints |", "|---|---|---|---|"]
+    for tool in (launches.running("AGENT"), *catalogue.TOOLS):
+        hints = [word.replace("_", " ") for word, holds in tool.hints._asdict().items() if holds]
+        offered = [] if tool.offered == "everybody" else [f"for {tool.offered}"]
+        takes = ", ".join(_argument(tool, name) for name in tool.takes)
+        first, dot, _ = tool.description.partition(". ")
+        rows.append(f"| `{tool.name}` | {takes} | {first}{dot.strip()} | {', '.join([*offered, *hints])} |")
+    return "\n".join(rows)
+
+
+def _argument(tool: Tool, name: str) -> str:
+    others = ", ".join(f"`{other}`" for other, ours in tool.also.items() if ours == name)
+    shown = f"**`{name}`**" if name in tool.needs else f"`{name}`"
+    return f"{shown} ({others})" if others else shown
 
 
 def life() -> str:

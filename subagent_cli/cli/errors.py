@@ -42,6 +42,11 @@ def exit_code_of(error: BaseException) -> int:
     return 1
 
 
+def text_of(error: BaseException) -> str:
+    """What a reader is told."""
+    return _text(_told(error))
+
+
 def report(error: BaseException, words: Sequence[str]) -> None:
     """Tells the user, in the form that was asked for."""
     if wants_debug() and not isinstance(error, SystemExit | click.exceptions.Exit | KeyboardInterrupt):

@@ -59,6 +59,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "whoami": "Say as whom you are calling.",
         "config": "Show every setting and where it comes from.",
         "schema": "Print JSON Schemas or TypeScript types of the files.",
+        "mcp": "Serve the same verbs as MCP tools.",
         "completion": "Print the completion script for a shell.",
     },
 }

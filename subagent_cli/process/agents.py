@@ -16,7 +16,8 @@ LONGEST_ARGUMENT = 100_000
 PRESETS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "agents.toml")
 _ARGS = "{args}"
 _EVERYWHERE = ("cwd", "prompt_file", "run_dir", "run_id", "runs_dir", "session")
-_SOMEWHERE = (*_EVERYWHERE, "args", "model", "prompt")
+_MCP = ("mcp_args", "mcp_command", "mcp_config")
+_SOMEWHERE = (*_EVERYWHERE, *_MCP, "args", "model", "prompt")
 
 
 class Agent(NamedTuple):
@@ -27,12 +28,13 @@ class Agent(NamedTuple):
     session: str | None = None
     model: tuple[str, ...] = ()
     output: str = "text"
+    mcp: tuple[str, ...] = ()
     env: Mapping[str, str] = {}
     source: str = "shipped"
 
 
 class Wishes(NamedTuple):
-    """What one attempt is to be started with."""
+    """What one attempt is to be started with. `mcp` is how our MCP server is named to it, if it is to have it."""
 
     cwd: str
     runs_dir: str
@@ -43,6 +45,7 @@ class Wishes(NamedTuple):
     args: tuple[str, ...]
     prompt_file: str
     prompt: str
+    mcp: Mapping[str, str] | None = None
 
 
 def load(paths: Sequence[str]) -> dict[str, Agent]:
@@ -77,7 +80,8 @@ def words(agent: Agent, wishes: Wishes, *, resume: bool = False) -> list[str]:
     values = _values(agent, wishes, line)
     if agent.prompt == "arg":
         values["prompt"] = _argument(wishes)
-    more = [*_model(agent, wishes, values), *wishes.args]
+    server = [_filled(word, {**values, **wishes.mcp}) for word in agent.mcp] if wishes.mcp else []
+    more = [*_model(agent, wishes, values), *server, *wishes.args]
     if _ARGS not in line:
         at = next((at for at, word in enumerate(line) if "prompt" in _used(word)), len(line))
         line = (*line[:at], _ARGS, *line[at:])
@@ -213,6 +217,7 @@ _KEYS: dict[str, Callable[[str, Any], Any]] = {
     "resume": _line,
     "session": _one_of("own", "output"),
     "model": _line,
+    "mcp": _line,
     "output": _one_of(*FORMS),
     "env": _variables,
 }
@@ -229,6 +234,7 @@ def _check(agent: Agent) -> None:
         ("command", agent.command, early),
         ("resume", agent.resume, allowed),
         ("model", agent.model, {*early, "model"} - {"prompt"}),
+        ("mcp", agent.mcp, {*early, *_MCP} - {"prompt"}),
         ("env", tuple(agent.env.values()), early - {"prompt"}),
     ):
         lone = key in ("command", "resume")

@@ -77,6 +77,17 @@ def open_context(options: Mapping[str, str | None], clock: Clock | None = None) 
     return context
 
 
+def afresh(context: Context) -> Context:
+    """The same for another thread, or for a later call: what a store remembers belongs to one. A token that has died
+    meanwhile is denied."""
+    found = context.settings
+    lock_timeout, ttl = found["lock_timeout"].value / 1000, found["question_ttl"].value
+    fresh = context._replace(runs=Runs(context.runs.layout.root, lock_timeout=lock_timeout, ttl=ttl))
+    if fresh.caller.token is not None:
+        _prove(fresh)
+    return fresh
+
+
 def token_hash(token: str) -> str:
     from hashlib import sha256
 

@@ -6,19 +6,20 @@ waits, and answered as those of any other run.
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from threading import Event, Thread
 
 from subagent_cli.core.dispatch import DispatchSubagent, missing, normalized
-from subagent_cli.core.errors import InvalidInput
+from subagent_cli.core.errors import InvalidInput, Refused
 from subagent_cli.dispatch import Session, dispatch_subagent
 from subagent_cli.process.delivery import deliver
 from subagent_cli.process.workspace import Workspace
 from subagent_cli.services import access, throwaways
 from subagent_cli.services.agent_runner import AgentRunner, Order, Told
-from subagent_cli.services.context import Context, Payload
-from subagent_cli.store.runs import Runs
+from subagent_cli.services.context import Context, Payload, afresh
+from subagent_cli.services.patience import Stop, nap
 
 
 def nobody(_: Payload) -> None:
@@ -48,9 +49,15 @@ def dispatch(context: Context, wanted: DispatchSubagent, order: Order, *, told: 
 
 
 def several(
-    context: Context, wanted: Sequence[DispatchSubagent], order: Order, *, told: Told = nobody
+    context: Context,
+    wanted: Sequence[DispatchSubagent],
+    order: Order,
+    *,
+    told: Told = nobody,
+    stop: Stop | None = None,
 ) -> list[Payload]:
-    """Has several requests done at once; what came of each, in their order. One that fails does not stop the others."""
+    """Has several requests done at once; what came of each, in their order. One that fails does not stop the others.
+    Once `stop` says that nobody waits any more all of them are ended."""
     wanted = [normalized(one) for one in wanted]
     most: int = context.settings["max_children"].value
     if len(wanted) > most:
@@ -60,10 +67,10 @@ def several(
             hint="dispatch them in several calls, or raise max_children (SUBAGENT_MAX_CHILDREN)",
         )
     stopped = Event()
-    children = [(AgentRunner(_apart(context), order, told, context.clock.new_id(), stopped), one) for one in wanted]
+    children = [(AgentRunner(afresh(context), order, told, context.clock.new_id(), stopped), one) for one in wanted]
     for child in children:
         _check(*child, order)
-    return _at_once(context, children, order, stopped)
+    return _at_once(context, children, order, stopped, stop)
 
 
 def _check(runner: AgentRunner, wanted: DispatchSubagent, order: Order) -> None:
@@ -80,15 +87,12 @@ def _check(runner: AgentRunner, wanted: DispatchSubagent, order: Order) -> None:
             )
 
 
-def _apart(context: Context) -> Context:
-    """The same for another thread: what a store remembers belongs to one."""
-    found = context.settings
-    lock_timeout, ttl = found["lock_timeout"].value / 1000, found["question_ttl"].value
-    return context._replace(runs=Runs(context.runs.layout.root, lock_timeout=lock_timeout, ttl=ttl))
-
-
 def _at_once(
-    context: Context, children: Sequence[tuple[AgentRunner, DispatchSubagent]], order: Order, stopped: Event
+    context: Context,
+    children: Sequence[tuple[AgentRunner, DispatchSubagent]],
+    order: Order,
+    stopped: Event,
+    stop: Stop | None,
 ) -> list[Payload]:
     """Each in a thread of its own. Whoever interrupts it ends all of them, and then waits until nothing is left."""
     results: dict[str, Payload] = {}
@@ -109,7 +113,7 @@ def _at_once(
             begun.append(thread)
         # Not by joining: in Python 3.11 a join that is interrupted takes the thread for ended.
         while len(results) < len(begun):
-            ended.get()
+            _until_one_ends(ended, stop)
     except BaseException:
         stopped.set()
         for runner, _ in children:
@@ -118,6 +122,13 @@ def _at_once(
             ended.get()
         raise
     return [results[runner.run_id] for runner, _ in children]
+
+
+def _until_one_ends(ended: "SimpleQueue[None]", stop: Stop | None) -> None:
+    with suppress(Empty):
+        ended.get(timeout=nap(None, stop))
+    if stop and stop():
+        raise Refused("nobody waits for the result any more; the child was ended", code="interrupted")
 
 
 def _done(runner: AgentRunner, wanted: DispatchSubagent, order: Order, parent: tuple[str, str]) -> Payload:

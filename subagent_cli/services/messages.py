@@ -11,6 +11,7 @@ from subagent_cli.core.ids import short
 from subagent_cli.core.moment import elapsed
 from subagent_cli.services import access, inboxes
 from subagent_cli.services.context import Context, Payload
+from subagent_cli.services.patience import Stop, nap
 from subagent_cli.services.specs import key_digest, key_reused
 from subagent_cli.store import codec
 from subagent_cli.store.messages import Message, Messages, sealed
@@ -90,9 +91,15 @@ def listed(
 
 
 def for_reply(
-    context: Context, message: str, *, schema: str | None = None, timeout: int | None = None
+    context: Context,
+    message: str,
+    *,
+    schema: str | None = None,
+    timeout: int | None = None,
+    stop: Stop | None = None,
 ) -> tuple[list[Payload], list[SubagentError]]:
-    """Until there is a reply to a message; as `listed` then. Stalled when the time is up."""
+    """Until there is a reply to a message; as `listed` then. Stalled when the time is up, or once `stop` says that
+    nobody waits any more."""
     from subagent_cli.store.watch import Watch
 
     original = find(context, message)["id"]
@@ -109,13 +116,13 @@ def for_reply(
             left = limit - elapsed(start, context.clock.now())
             if found or faults:
                 return found, faults
-            if left <= 0:
+            if left <= 0 or (stop and stop()):
                 raise Stalled(
                     "no reply came in time",
                     code="no_reply",
                     next=context.spelled("message", "list", "--in-reply-to", short(original), "--wait"),
                 )
-            watch.wait(left / 1000)
+            watch.wait(nap(left / 1000, stop))
 
 
 def find(context: Context, text: str) -> Message:

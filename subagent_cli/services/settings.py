@@ -68,6 +68,12 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _switch(text: str) -> bool:
+    if text.lower() not in ("on", "off", "true", "false"):
+        raise InvalidInput(f"not a switch: {text[:40]!r}", candidates=("on", "off"))
+    return text.lower() in ("on", "true")
+
+
 def _patterns(text: str) -> tuple[str, ...]:
     return tuple(filter(None, (word.strip() for word in text.split(","))))
 
@@ -86,6 +92,7 @@ SETTINGS = (
     Setting("max_children", _count, 10, "how many children one spawn may start"),
     Setting("max_wakes", _count, 3, "how often an agent is started for a message that it does not reply to"),
     Setting("env_deny", _patterns, (), "variables that agents do not get, e.g. AWS_*,SECRET", ",".join),
+    Setting("attach_mcp", _switch, True, "whether agents get our MCP server", lambda on: "on" if on else "off"),
     Setting("log_limit", _size, 67_108_864, "the longest log of one attempt, in bytes"),
     Setting("max_workspace", _size, 536_870_912, "the largest folder that `dispatch` copies for a child, in bytes"),
     Setting("max_text", _size, 1_048_576, "the longest question, answer, note or summary, in bytes"),
@@ -141,6 +148,11 @@ def wants_debug() -> bool:
 
 def caller() -> Caller:
     return Caller(os.environ.get("SUBAGENT_RUN_ID") or None, os.environ.get("SUBAGENT_TOKEN") or _token_in_file())
+
+
+def within_a_run() -> bool:
+    """Whether we were started below an agent of ours, whatever else its program handed on."""
+    return bool(os.environ.get("SUBAGENT_DEPTH"))
 
 
 def inherited(deny: Sequence[str]) -> dict[str, str]:
@@ -202,6 +214,8 @@ def _parsed(setting: Setting, text: str, source: str) -> Any:
 def _in_file(setting: Setting, table: Mapping[str, Any], path: str) -> str:
     """A value of a file as the text that an option would be; a folder counts from where the file lies."""
     value = table[setting.name]
+    if isinstance(value, bool) and setting.parse is _switch:
+        return "on" if value else "off"
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise InvalidInput(f"{path}: a setting is a text or a number, not {str(value)[:40]!r}", code="invalid_setting")
     if setting.parse in (_folder, _file):

@@ -15,7 +15,7 @@ from subagent_cli.core.transition import TIMED_OUT_TEXT
 from subagent_cli.process import agents as profiles
 from subagent_cli.process import launch
 from subagent_cli.process.agents import Agent, Wishes
-from subagent_cli.services import logs, settings
+from subagent_cli.services import attachment, logs, settings
 from subagent_cli.services.context import Context
 from subagent_cli.store import alive, atomic
 from subagent_cli.store.alive import Claim
@@ -71,6 +71,7 @@ class Child:
             args=tuple(spec.get("agentArgs") or ()),
             prompt_file=self.prompt_file,
             prompt=prompt,
+            mcp=attachment.placeholders() if profile.mcp and attachment.wanted(context) else None,
         )
         own = profile.source == OWN
         self._argv = list(profile.command) if own else profiles.words(profile, wishes, resume=remembers)

@@ -15,15 +15,23 @@ from subagent_cli.core.run import Run
 from subagent_cli.services import access, addresses, outcomes, questions
 from subagent_cli.services.addresses import Several
 from subagent_cli.services.context import Context, Payload
+from subagent_cli.services.patience import Stop, nap
 from subagent_cli.store.watch import Watch
 
 NOTHING_KNOWN = "-"
 
 
 def for_answer(
-    context: Context, message: str, *, run: str | None = None, timeout: int | None = None, peek: bool = False
+    context: Context,
+    message: str,
+    *,
+    run: str | None = None,
+    timeout: int | None = None,
+    peek: bool = False,
+    stop: Stop | None = None,
 ) -> Payload:
-    """Until the question is answered or has expired; as `check` then. Stalled when the time is up."""
+    """Until the question is answered or has expired; as `check` then. Stalled when the time is up, or once `stop` says
+    that nobody waits any more."""
     run_id = addresses.run(context, run) if run is not None else None
     meant = addresses.message(context, message, run_id)
     limit = _limit(context, timeout)
@@ -38,14 +46,14 @@ def for_answer(
             if question.state != PENDING:
                 return questions.check(context, question.id, run=meant.run_id, peek=peek)
             left = limit - elapsed(start, now)
-            if left <= 0:
+            if left <= 0 or (stop and stop()):
                 raise Stalled(
                     "Stalled: Parent No-Response",
                     hint="the question is still pending",
                     next=context.spelled("check", short(question.id), "--wait"),
                 )
             overdue = question.limit(context.settings["question_ttl"].value) + 1 - elapsed(question.asked, now)
-            watch.wait(max(1, min(left, overdue)) / 1000)
+            watch.wait(nap(max(1, min(left, overdue)) / 1000, stop))
 
 
 def for_question(
@@ -89,11 +97,12 @@ def for_runs(
     questions_too: bool = True,
     after: str | None = None,
     seen: Callable[[Sequence[Run]], None] = lambda _: None,
+    stop: Stop | None = None,
 ) -> Payload:
     """Until `count` of the runs (all, unless told otherwise) are over, a question waits that was not known at the
     cursor `after`, or the time is up; `woke` says which. A name may be that of a group, and stands for its runs; a
     question may come from any run below. A run is over when its outcome is decided and its process has ended. `seen` is
-    told how the runs stand.
+    told how the runs stand. Once `stop` says that nobody waits any more it ends as if the time were up.
     """
     meant = [addresses.runs_of(context, name) for name in names]
     if not names and context.caller.token:
@@ -125,9 +134,9 @@ def for_runs(
                 return _woke(context, "done", meant, runs, waiting)
             if questions_too and any(_mark(question.id) not in known for _, question in waiting):
                 return _woke(context, "question", meant, runs, waiting)
-            if left is not None and left <= 0:
+            if (left is not None and left <= 0) or (stop and stop()):
                 return _woke(context, "timeout", meant, runs, waiting)
-            watch.wait_closely(None if left is None else left / 1000)
+            watch.wait_closely(nap(None if left is None else left / 1000, stop))
 
 
 def _woke(

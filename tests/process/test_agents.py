@@ -271,3 +271,28 @@ def test_a_program_that_is_named_by_its_place_counts_from_where_the_file_lies(tm
 
 def test_the_presets_lie_beside_the_code() -> None:
     assert Path(PRESETS).parent == Path(agents.__file__).parent
+
+
+SERVER = {"mcp_config": '{"mcpServers": {}}', "mcp_command": '"/bin/subagent"', "mcp_args": '["mcp"]'}
+
+
+def test_a_server_is_named_before_the_users_own_words_and_only_where_there_is_one(tmp_path: Path) -> None:
+    agent = one(tmp_path, 'command = ["x"]\nmcp = ["--server", "{mcp_command}={mcp_args}", "{run_id}"]')
+    assert agents.words(agent, wishes(args=("--more",))) == ["x", "--more"]
+    asked = wishes(args=("--more",), mcp=SERVER)
+    assert agents.words(agent, asked) == ["x", "--server", '"/bin/subagent"=["mcp"]', "r1", "--more"]
+
+
+@pytest.mark.parametrize("name", [*ASKING, *OTHERS])
+def test_a_shipped_agent_with_a_server_has_no_placeholder_left(name: str) -> None:
+    agent = agents.load([])[name]
+    line = agents.words(agent, wishes(mcp=dict.fromkeys(SERVER, "HERE")))
+    assert not [word for word in line if "{" in word]
+    assert ("HERE" in " ".join(line)) == bool(agent.mcp)
+
+
+def test_what_stands_for_the_server_stands_in_its_own_key_alone(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"cannot use the placeholder \{mcp_config\}"):
+        one(tmp_path, 'command = ["x", "{mcp_config}"]')
+    with pytest.raises(InvalidInput, match=r"cannot use the placeholder \{prompt\}"):
+        one(tmp_path, 'command = ["x", "{prompt}"]\nprompt = "arg"\nmcp = ["{prompt}"]')

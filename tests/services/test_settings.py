@@ -39,16 +39,16 @@ def test_an_option_goes_before_a_variable_before_the_project_before_the_user_bef
 
 @pytest.mark.parametrize("name", [setting.name for setting in settings.SETTINGS])
 def test_every_setting_can_be_given_in_each_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    paths, numbers = (
-        ("runs_dir", "agents"),
-        ("max_text", "max_depth", "max_children", "max_wakes", "log_limit", "max_workspace"),
-    )
-    text = {"output": "json", **dict.fromkeys(paths, str(tmp_path / "there")), **dict.fromkeys(numbers, "77")}.get(
-        name, "77s"
-    )
-    value = {"output": "json", "env_deny": ("77s",), **dict.fromkeys(paths, text), **dict.fromkeys(numbers, 77)}.get(
-        name, 77_000
-    )
+    numbers = ("max_text", "max_depth", "max_children", "max_wakes", "log_limit", "max_workspace")
+    there = str(tmp_path / "there")
+    given: dict[str, tuple[str, object]] = {
+        "output": ("json", "json"),
+        "attach_mcp": ("off", False),
+        "env_deny": ("77s", ("77s",)),
+        **dict.fromkeys(("runs_dir", "agents"), (there, there)),
+        **dict.fromkeys(numbers, ("77", 77)),
+    }
+    text, value = given.get(name, ("77s", 77_000))
     assert settings.load({name: text})[name] == (value, "option")
     file = tmp_path / "subagent.toml"
     file.write_text(f'{name} = "{text}"')
