@@ -70,6 +70,8 @@ def say(orders: Orders, unsaid: list[Command], patience: float, lock_timeout: fl
 def wake(orders: Orders) -> None:
     """Has the agent started again if messages have come for it that may want a reply. Somebody else does that, since
     this keeper has to be gone first; nobody does where the run was told to end."""
+    if orders["again"] is None:
+        return
     try:
         run = look(orders)
     except (SubagentError, OSError):

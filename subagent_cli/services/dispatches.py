@@ -19,7 +19,7 @@ from subagent_cli.process.workspace import Workspace
 from subagent_cli.services import access, throwaways
 from subagent_cli.services.agent_runner import AgentRunner, Order, Told
 from subagent_cli.services.context import Context, Payload, afresh
-from subagent_cli.services.patience import Stop, nap
+from subagent_cli.services.patience import PULSE_SECONDS, Stop
 
 
 def nobody(_: Payload) -> None:
@@ -125,8 +125,9 @@ def _at_once(
 
 
 def _until_one_ends(ended: "SimpleQueue[None]", stop: Stop | None) -> None:
+    # In slices: a signal that the system gives to another thread does not wake this one.
     with suppress(Empty):
-        ended.get(timeout=nap(None, stop))
+        ended.get(timeout=PULSE_SECONDS)
     if stop and stop():
         raise Refused("nobody waits for the result any more; the child was ended", code="interrupted")
 

@@ -140,7 +140,8 @@ class Child:
             "lock_timeout": found["lock_timeout"].value / 1000,
             "ttl": found["question_ttl"].value,
             "log_limit": found["log_limit"].value,
-            "again": [*settings.as_options(found), "wake", run_id],
+            # A throwaway child is gone when it has ended.
+            "again": None if self._spec.get("dispatch") else [*settings.as_options(found), "wake", run_id],
         }
 
     def _agents(self) -> dict[str, str]:

@@ -53,10 +53,11 @@ def end(context: Context, run_id: str) -> None:
 
 def clear(context: Context, run_id: str) -> None:
     """Ends a child and all that it started, and removes its run and its place."""
-    family = [run_id]
+    family, operator = [run_id], context._replace(caller=Caller())
     if context.runs.exists(run_id):
-        family = addresses.with_children(context._replace(caller=Caller()), family)
+        # In this order: a run that one of them starts in its last moments belongs to them too.
         end(context, run_id)
+        family = addresses.with_children(operator, family)
         entries = removal.entries_of(context.runs.layout, family)
         for member in reversed(family):
             with suppress(NotFound):

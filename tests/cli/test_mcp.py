@@ -77,7 +77,7 @@ def test_without_the_extra_one_line_says_how_to_get_it(runs_dir: Path) -> None:
     done = without_the_extra(runs_dir, "mcp")
     assert done.code == 2
     assert one_line(done) == "the MCP server is not installed"
-    assert "hint: pip install 'subagent-cli[mcp]'" in done.err
+    assert "hint: install subagent with its extra: pipx install '.[mcp]'" in done.err
 
 
 def test_without_the_extra_a_snippet_is_printed_with_a_warning(runs_dir: Path) -> None:

@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from threading import Lock, Thread, current_thread
 from typing import Any
 
 import pytest
@@ -19,18 +20,21 @@ from subagent_cli.core.dispatch import (
 from subagent_cli.core.errors import InvalidInput, Refused
 from subagent_cli.core.ids import is_uuid
 from subagent_cli.dispatch import EventBus, Session, SubagentRunner, ToolInvoked, ToolResult, dispatch_subagent
-from subagent_cli.process import copying
+from subagent_cli.process import copying, workspace
 from subagent_cli.process.workspace import Workspace
-from subagent_cli.services import dispatches, questions, specs, sweep, throwaways
+from subagent_cli.services import dispatches, questions, runs, specs, sweep, throwaways
 from subagent_cli.services.agent_runner import AgentRunner, Order
 from subagent_cli.services.context import Context, Payload, open_context
 from subagent_cli.services.launches import Launch
 from subagent_cli.services.settings import Caller
 from subagent_cli.store.clock import Clock
-from tests.cli.living import QUICK, all_ended, eventually, processes
+from tests.cli.conftest import gate
+from tests.cli.living import QUICK, SOON, Gate, all_ended, eventually, processes
 from tests.cli.test_dispatch import FAILED, remains
 from tests.dispatch.notes import CREATED_AT, SESSION_ID
 from tests.services.desk import StillClock, refused, snapshot
+
+__all__ = ["gate"]
 
 REQUEST = DispatchSubagent("ad_hoc", "docs", "review", "Do it")
 READS = Order(command=("cat", "notes.md"))
@@ -223,20 +227,49 @@ def test_a_folder_that_cannot_be_copied_fails_each_of_a_batch(runs_dir: Path, mo
     assert remains(runs_dir) == []
 
 
+@pytest.mark.case("C4-39")
+def test_one_that_cannot_be_begun_does_not_stop_the_others(
+    house: Context, runs_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock, threads = Lock(), list[Thread]()
+
+    def isolate(*given: Any, **how: Any) -> Workspace:
+        with lock:
+            threads.append(current_thread())
+        if threads[0] is current_thread():
+            raise InvalidInput("not to be had", code="git_failed")
+        threads[0].join(SOON)
+        return workspace.isolate(*given, **how)
+
+    monkeypatch.setattr(throwaways, "isolate", isolate)
+    results = dispatches.several(house, [REQUEST] * 3, READS)
+    expected = [f"{FAILED}not to be had", "Two words.", "Two words."]
+    assert sorted(result["message"] for result in results) == expected
+    assert remains(runs_dir) == []
+
+
 def test_the_runs_are_not_copied_for_a_child(house: Context, tmp_path: Path) -> None:
     assert dispatches.dispatch(house, REQUEST, Order(command=("ls",), cwd=str(tmp_path)))["message"] == "project"
 
 
-def test_each_question_is_told_once_and_may_be_answered_at_once(house: Context, runs_dir: Path) -> None:
-    told: list[str] = []
+def test_each_question_is_told_once_although_it_still_waits_when_the_next_one_comes(
+    house: Context, runs_dir: Path, gate: Gate
+) -> None:
+    told: dict[str, str] = {}
 
-    def answer(item: Payload) -> None:
-        told.append(item["question"])
-        questions.reply(house, item["message_id"], f"To {item['question']}")
+    def listen(item: Payload) -> None:
+        assert item["question"] not in told
+        told[item["question"]] = item["message_id"]
+        if len(told) < 2:
+            gate.open()
+        else:
+            for question, message_id in told.items():
+                questions.reply(house, message_id, f"To {question}")
 
-    script = "one=$(subagent ask One --wait); subagent tell Note; two=$(subagent ask Two --wait); echo $one, $two"
-    done = dispatches.dispatch(house, REQUEST, Order(command=("sh", "-c", script)), told=answer)
-    assert (done["message"], told) == ("To One, To Two", ["One", "Two"])
+    asks = f"one=$(subagent ask One); read word < {gate.word}; two=$(subagent ask Two)"
+    script = f"{asks}; subagent check $two --wait; subagent check $one --wait"
+    done = dispatches.dispatch(house, REQUEST, Order(command=("sh", "-c", script)), told=listen)
+    assert (done["message"], list(told)) == ("To Two\nTo One", ["One", "Two"])
     assert remains(runs_dir) == []
 
 
@@ -274,6 +307,24 @@ def test_whatever_the_runner_comes_to_nothing_is_left(
         assert done == {"success": False, "message": FAILED + text, "value": None, "warnings": []}
     assert remains(runs_dir) == []
     assert snapshot(project) == before
+
+
+@pytest.mark.case("C4-23", "X23")
+def test_a_run_that_the_child_starts_while_it_is_ended_goes_with_it(
+    runs_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SUBAGENT_MAX_DEPTH", "2")
+    house, real, late = open_context({"runs_dir": str(runs_dir)}), throwaways.end, list[str]()
+
+    def end(context: Context, run_id: str) -> None:
+        child = context._replace(caller=Caller(run_id, "its token"))
+        late.append(runs.create(child, "helper", "One more")["runId"])
+        real(context, run_id)
+
+    monkeypatch.setattr(throwaways, "end", end)
+    assert dispatches.dispatch(house, REQUEST, READS)["success"]
+    assert [run_id for run_id in late if house.runs.exists(run_id)] == []
+    assert remains(runs_dir) == []
 
 
 POINTS = {

@@ -10,7 +10,7 @@ from subagent_cli.cli.verb import Answer, Context, verb
 from subagent_cli.core.errors import Denied, InvalidInput, SubagentError
 from subagent_cli.services import attachment, settings
 
-_HINT = "pip install 'subagent-cli[mcp]'"
+_HINT = "install subagent with its extra: pipx install '.[mcp]' in a clone of it"
 
 
 class Serving(click.Command):
