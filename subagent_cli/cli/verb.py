@@ -3,7 +3,6 @@
 import functools
 import sys
 from collections.abc import Callable
-from inspect import cleandoc
 from typing import Any
 
 import click
@@ -34,9 +33,8 @@ def verb(
             print_answer(answer, as_json)
             return answer.last_code() if answer.last_code else answer.code
 
-        page = cleandoc(function.__doc__ or "")
-        callback.__doc__ = f"{page}\n\n\b\nExample:\n  " + "\n  ".join(example.splitlines())
-        command = click.command(name, cls=cls)(callback)
+        epilog = "\b\nExample:\n  " + "\n  ".join(example.splitlines())
+        command = click.command(name, cls=cls, epilog=epilog)(callback)
         command.params += [
             click.Option(["--runs-dir"], metavar="DIR", help=_RUNS_DIR_HELP),
             click.Option(["--json", "as_json"], is_flag=True, help=_JSON_HELP),

@@ -1,6 +1,6 @@
 """Commands: what somebody wants to happen to a run. The transition table decides whether it may."""
 
-from typing import NamedTuple
+from subagent_cli.core.value import Value
 
 ONLY = "only"
 OLDEST = "oldest"
@@ -8,7 +8,7 @@ LATEST = "latest"
 ALL = "all"
 
 
-class Ask(NamedTuple):
+class Ask(Value):
     message_id: str
     question: str
     options: tuple[str, ...] = ()
@@ -18,11 +18,11 @@ class Ask(NamedTuple):
     key: str | None = None
 
 
-class Tell(NamedTuple):
+class Tell(Value):
     text: str
 
 
-class Reply(NamedTuple):
+class Reply(Value):
     """To one message by its id, or to those of the pending ones that `which` names."""
 
     answer: str
@@ -31,18 +31,18 @@ class Reply(NamedTuple):
     key: str | None = None
 
 
-class Acknowledge(NamedTuple):
+class Acknowledge(Value):
     """The worker has the answer: of one message, or of every replied one."""
 
     message_id: str | None = None
 
 
-class Report(NamedTuple):
+class Report(Value):
     status: str
     summary: str | None = None
 
 
-class Submit(NamedTuple):
+class Submit(Value):
     """The worker decides the outcome: `word` is result or error."""
 
     word: str
@@ -52,7 +52,7 @@ class Submit(NamedTuple):
     tools: tuple[str, ...] = ()
 
 
-class Stop(NamedTuple):
+class Stop(Value):
     """Somebody or some limit ends the run: `kind` is cancelled or timed_out. `gone`: its process is known to be."""
 
     kind: str
@@ -61,7 +61,7 @@ class Stop(NamedTuple):
     gone: bool = False
 
 
-class Exit(NamedTuple):
+class Exit(Value):
     """The keeper saw the process of this attempt end."""
 
     attempt: int
@@ -71,7 +71,7 @@ class Exit(NamedTuple):
     tools: tuple[str, ...] = ()
 
 
-class Resume(NamedTuple):
+class Resume(Value):
     """Another attempt. Whoever wants it has made sure that no process of the last one's keeper is left."""
 
     command: str
@@ -83,7 +83,7 @@ class Resume(NamedTuple):
     limit: float | None = None
 
 
-class Grant(NamedTuple):
+class Grant(Value):
     """Somebody gives a capability on the run; `by` is the agent that does, None for the operator."""
 
     by: str | None
@@ -92,7 +92,7 @@ class Grant(NamedTuple):
     lasts: int | None = None
 
 
-class Revoke(NamedTuple):
+class Revoke(Value):
     """Somebody takes back what it gave; `everything` takes what others gave too."""
 
     by: str | None
@@ -101,7 +101,7 @@ class Revoke(NamedTuple):
     everything: bool = False
 
 
-class Deliver(NamedTuple):
+class Deliver(Value):
     """A message is put into the run's inbox. `notice`: it is the reply to a message of the run's own. `owed`: whoever
     replied tells it of that, which takes no right to send."""
 
@@ -114,7 +114,7 @@ class Deliver(NamedTuple):
     owed: bool = False
 
 
-class Settle(NamedTuple):
+class Settle(Value):
     """Nothing new is wanted: write down what time and other writers have already brought about."""
 
 

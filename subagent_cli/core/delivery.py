@@ -1,9 +1,9 @@
 """A message in the inbox of an agent: that it came, from whom, and whether it still wants a reply."""
 
-from typing import NamedTuple
+from subagent_cli.core.value import Value
 
 
-class Delivery(NamedTuple):
+class Delivery(Value):
     """`text` is what the agent is told, which is never the content. `notice` marks the reply to a message of the
     agent's own, which wants no reply. `told` counts the attempts that were started with it."""
 

@@ -40,11 +40,13 @@ def evolve(run: Run, event: Event) -> Run:
 
 def fold(run: Run, events: Iterable[Event]) -> Run:
     """The run after all of these events, in one pass whatever their number."""
+    events = tuple(events)
+    if not events:
+        return run
     # The copies belong to this call alone until it returns, so the steps may write into them.
     questions, keys, extras = dict(run.questions), dict(run.keys), dict(run.extras)
     grants, inbox = dict(run.grants), dict(run.inbox)
-    run = run._replace(questions=questions, keys=keys, extras=extras, grants=grants, inbox=inbox)
-    event: Event | None = None
+    run = run._replace(questions=questions, keys=keys, extras=extras, grants=grants, inbox=inbox, changed=events[-1].at)
     for event in events:
         match event:
             case happened.Asked():
@@ -111,7 +113,7 @@ def fold(run: Run, events: Iterable[Event]) -> Run:
                     kept=bool(event.kept),
                     session=event.session,
                 )
-    return run if event is None else run._replace(changed=event.at)
+    return run
 
 
 def _delivery(event: happened.Delivered) -> Delivery:

@@ -7,9 +7,9 @@ whoever started a run hears its questions, answers them and may end it. The oper
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
 
 from subagent_cli.core.moment import Moment, elapsed
+from subagent_cli.core.value import Value
 
 READ, SEND, ADMINISTER = "read_transcript", "send_messages", "administer_grants"
 CAPABILITIES = (READ, SEND, ADMINISTER)
@@ -20,7 +20,7 @@ OPERATOR = "operator"
 KNOW, HEAR, ANSWER, WORK, REPORT, STOP = "know", "hear", "answer", "work", "report", "stop"
 
 
-class Grant(NamedTuple):
+class Grant(Value):
     """One row; `lasts` is in milliseconds, None for as long as nobody revokes it."""
 
     grantor: str

@@ -62,8 +62,5 @@ def short(uuid: str) -> str:
 
 def is_label(text: str) -> bool:
     """A word that is safe as one file name: letters and digits of any script, dot, dash, underscore."""
-    return (
-        0 < len(text.encode("utf-8", "replace")) <= 128
-        and text[0] not in ".-"
-        and all(letter.isalnum() or letter in "._-" for letter in text)
-    )
+    bare = text.replace("-", "").replace(".", "").replace("_", "")
+    return 0 < len(text.encode("utf-8", "replace")) <= 128 and text[0] not in ".-" and (bare.isalnum() or not bare)

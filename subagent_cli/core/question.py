@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from subagent_cli.core.document import EXPIRED_MARK, Document
 from subagent_cli.core.errors import InvalidInput
 from subagent_cli.core.moment import Moment, iso
+from subagent_cli.core.value import Value
 
 PENDING = "PENDING"
 ANSWERED = "ANSWERED"
@@ -25,7 +26,7 @@ FEWEST_OPTIONS, MOST_OPTIONS = 2, 4
 NO_EXTRAS: Mapping[str, Any] = MappingProxyType({})
 
 
-class Question(NamedTuple):
+class Question(Value):
     """`closing` is what stands in `answerContent`: the answer, or for an expired question the sentence that says so."""
 
     id: str

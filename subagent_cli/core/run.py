@@ -1,12 +1,13 @@
 """A run as it stands: what its journal adds up to."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from subagent_cli.core.delivery import Delivery
 from subagent_cli.core.grant import NO_GRANTS, Grants
 from subagent_cli.core.moment import Moment
 from subagent_cli.core.question import ANSWERED, NO_EXTRAS, PENDING, Question
+from subagent_cli.core.value import Value
 
 CREATED = "pending"
 RUNNING = "running"
@@ -19,14 +20,14 @@ WAITING = "waiting_parent_reply"
 REPLIED = "parent_replied"
 
 
-class Note(NamedTuple):
+class Note(Value):
     """Something that a worker told its parent without waiting for an answer."""
 
     at: str
     text: str
 
 
-class Attempt(NamedTuple):
+class Attempt(Value):
     """One go at the task that is over; a later one leaves it as it was."""
 
     number: int
@@ -40,7 +41,7 @@ class Attempt(NamedTuple):
     ended_at: str | None
 
 
-class Run(NamedTuple):
+class Run(Value):
     """`phase` is where the run's life stands; what people see is `status`, which questions can overlay.
 
     A run that another program made may lack any key, so most values can be None: they are then left out of the

@@ -6,10 +6,11 @@ that no text of a user is taken for one; braces that are no placeholder stay as 
 
 import os.path
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from subagent_cli.core.errors import InvalidInput, Refused
 from subagent_cli.core.ids import is_label
+from subagent_cli.core.value import Value
 from subagent_cli.process.transcript import FORMS
 
 LONGEST_ARGUMENT = 100_000
@@ -20,7 +21,7 @@ _MCP = ("mcp_args", "mcp_command", "mcp_config")
 _SOMEWHERE = (*_EVERYWHERE, *_MCP, "args", "model", "prompt")
 
 
-class Agent(NamedTuple):
+class Agent(Value):
     name: str
     command: tuple[str, ...]
     prompt: str = "stdin"
@@ -33,7 +34,7 @@ class Agent(NamedTuple):
     source: str = "shipped"
 
 
-class Wishes(NamedTuple):
+class Wishes(Value):
     """What one attempt is to be started with. `mcp` is how our MCP server is named to it, if it is to have it."""
 
     cwd: str

@@ -16,8 +16,8 @@ a submodule or not, comes without it: its files are plain files.
 import os
 from collections.abc import Collection
 from contextlib import suppress
-from typing import NamedTuple
 
+from subagent_cli.core.value import Value
 from subagent_cli.process.copying import copy_file
 from subagent_cli.process.descent import inside, opened
 from subagent_cli.process.git import Git, refused
@@ -31,7 +31,7 @@ _KEPT = r"^(user\.(name|email)|core\.(autocrlf|eol|safecrlf|filemode|symlinks|ig
 _OWN = {"gc.auto": "0", "maintenance.auto": "false", "protocol.file.allow": "never"}
 
 
-class Repository(NamedTuple):
+class Repository(Value):
     git: Git
     top: str
     object_format: str

@@ -11,8 +11,8 @@ import fcntl
 import os
 import sys
 from contextlib import suppress
-from typing import NamedTuple
 
+from subagent_cli.core.value import Value
 from subagent_cli.process.descent import STEP
 
 # Somebody may go on making files; he is followed as often as this.
@@ -23,7 +23,7 @@ _ANY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _HANDLE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 
 
-class _Level(NamedTuple):
+class _Level(Value):
     """A folder on the way down: its name, which one it is, and what is still to be removed from it."""
 
     name: str

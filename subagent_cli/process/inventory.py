@@ -7,14 +7,14 @@ lead git from the copy back to where it came from.
 import os
 import stat
 from collections.abc import Collection, Iterable
-from typing import NamedTuple
 
+from subagent_cli.core.value import Value
 from subagent_cli.process.descent import GONE, below, opened
 
 _BLOCK = 512
 
 
-class Folder(NamedTuple):
+class Folder(Value):
     mode: int
     files: list[str]
     links: list[str]

@@ -10,8 +10,8 @@ import signal
 import time
 from hashlib import sha256
 from hmac import compare_digest
-from typing import NamedTuple
 
+from subagent_cli.core.value import Value
 from subagent_cli.process import stop
 from subagent_cli.process.stop import Process
 
@@ -19,7 +19,7 @@ _PAUSE_SECONDS = 0.01
 _KILL_SECONDS = 10.0
 
 
-class Marks(NamedTuple):
+class Marks(Value):
     """By what the processes of a run are told: its id, the hash of its token, and the runs directory it lies in."""
 
     run_id: str

@@ -14,9 +14,9 @@ A crash leaves a half-made folder, which `disposal.discard` removes like a whole
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from subagent_cli.core.errors import InvalidInput
+from subagent_cli.core.value import Value
 from subagent_cli.process import clone, copying, git, inventory
 from subagent_cli.process.clone import Repository
 from subagent_cli.process.descent import inside
@@ -31,7 +31,7 @@ _CEILING = "GIT_CEILING_DIRECTORIES"
 _KEPT = ("GIT_AUTHOR_", "GIT_COMMITTER_", "GIT_SSH", "GIT_ASKPASS", "GIT_TERMINAL_", "GIT_EDITOR", "GIT_PAGER")
 
 
-class Workspace(NamedTuple):
+class Workspace(Value):
     """`root` is the copy, `folder` where the child is to work in it, and `commit` what HEAD is there.
 
     `files` counts files, links and folders, `bytes` is how long the files are, and `unread` names what is missing

@@ -7,13 +7,15 @@ names something says which right it takes; what the caller may not know of is no
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from functools import cache
+from itertools import islice
 
 from subagent_cli.core import ids
 from subagent_cli.core.errors import InvalidInput, NotFound, RunNotFound, SubagentError
 from subagent_cli.core.exchange import not_granted
 from subagent_cli.core.grant import ADMINISTER, ANSWER, HEAR, KNOW, READ, SEND
 from subagent_cli.core.ids import short
+from subagent_cli.core.value import Value
 from subagent_cli.services import access
 from subagent_cli.services.context import Context
 from subagent_cli.store.groups import Groups
@@ -22,12 +24,12 @@ LAST = "@last"
 _SCANNED = 2000
 
 
-class Target(NamedTuple):
+class Target(Value):
     run_id: str
     message_id: str | None = None
 
 
-class Several(NamedTuple):
+class Several(Value):
     """A run or a group by its id, and the runs that it stands for."""
 
     id: str
@@ -186,9 +188,9 @@ def _find_message(context: Context, text: str, right: str) -> Target | None:
     context.must_be_there()
     if not ids.is_label(text):
         raise InvalidInput(f"not a message id: {text[:40]!r}", code="invalid_message_id")
-    asker_of = context.runs.index.asker
-    spellings = [spelling for spelling in (text, text.lower()) if asker_of(spelling)]
-    matches = spellings[:1] or _matching(text, context.runs.index.questions())
+    asker_of = cache(context.runs.index.asker)
+    spellings = (spelling for spelling in (text, text.lower()) if asker_of(spelling))
+    matches = [*islice(spellings, 1)] or _matching(text, context.runs.index.questions())
     if access.agent(context):
         matches = [match for match in matches if access.among(context, [asker_of(match) or ""], right)]
     if len(matches) > 1:

@@ -7,11 +7,11 @@ result; the tools that it used, by its own word or by its output, are published 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from threading import Event
-from typing import NamedTuple
 
 from subagent_cli.core.dispatch import DispatchSubagent, DispatchSubagentError, DispatchSubagentResult
 from subagent_cli.core.errors import Refused, SubagentError
 from subagent_cli.core.moment import milliseconds
+from subagent_cli.core.value import Value
 from subagent_cli.dispatch import EventBus, Session, ToolInvoked
 from subagent_cli.process.workspace import Workspace, confined
 from subagent_cli.services import access, outcomes, prompts, settings, waiting
@@ -23,7 +23,7 @@ Told = Callable[[Payload], None]
 _NOTHING: Mapping[str, str] = {}
 
 
-class Order(NamedTuple):
+class Order(Value):
     """By whom a request is done, in a copy of which folder, and what becomes of the copy. `timeout` is in
     milliseconds."""
 

@@ -8,12 +8,12 @@ at again, under its lock, before it goes.
 import os.path
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
 
 from subagent_cli.core.errors import NotFound, Refused, SubagentError
 from subagent_cli.core.ids import short
 from subagent_cli.core.moment import Moment, ago, duration, milliseconds
 from subagent_cli.core.run import Run
+from subagent_cli.core.value import Value
 from subagent_cli.services import access, addresses, groups
 from subagent_cli.services.context import Context, Payload
 from subagent_cli.store import removal
@@ -21,7 +21,7 @@ from subagent_cli.store import removal
 DEFAULT_AGE = "30d"
 
 
-class Plan(NamedTuple):
+class Plan(Value):
     """What may go, each run with its descendants before it; what is old enough and stays; what cannot be read."""
 
     families: list[list[str]]

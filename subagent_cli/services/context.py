@@ -2,10 +2,11 @@
 
 import os.path
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from subagent_cli.core.errors import Denied, InvalidInput, NotFound, SubagentError
 from subagent_cli.core.ids import canonical
+from subagent_cli.core.value import Value
 from subagent_cli.services import settings
 from subagent_cli.services.settings import Caller, Found
 from subagent_cli.store.clock import Clock
@@ -14,7 +15,7 @@ from subagent_cli.store.runs import Runs
 Payload = dict[str, Any]
 
 
-class Context(NamedTuple):
+class Context(Value):
     runs: Runs
     clock: Clock
     settings: Mapping[str, Found]
@@ -45,16 +46,18 @@ class Context(NamedTuple):
 
     def must_be_a_folder(self) -> None:
         root, source = self.settings["runs_dir"]
-        if os.path.lexists(root) and not os.path.isdir(root):
+        if not os.path.isdir(root) and os.path.lexists(root):
             raise InvalidInput(
                 f"the runs directory is not a folder: {root}", code="bad_runs_dir", hint=f"it comes from: {source}"
             )
 
     def must_be_there(self) -> None:
         """A runs directory that somebody named and that is not there is a mistake, not an empty one."""
-        self.must_be_a_folder()
         root, source = self.settings["runs_dir"]
-        if source not in ("default", "found here", "found above") and not os.path.isdir(root):
+        if os.path.isdir(root):
+            return
+        self.must_be_a_folder()
+        if source not in ("default", "found here", "found above"):
             raise NotFound(
                 f"the runs directory is not there: {root}",
                 code="runs_dir_not_found",

@@ -4,10 +4,10 @@ A run that exists has a keeper from the first moment on, or is proven to have no
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from subagent_cli.core.errors import InvalidInput
 from subagent_cli.core.run import RUNNING, Run
+from subagent_cli.core.value import Value
 from subagent_cli.process import agents as profiles
 from subagent_cli.services import prompts, specs, starts
 from subagent_cli.services.context import Context, Payload
@@ -16,7 +16,7 @@ from subagent_cli.services.starts import OWN, PLAINLY, Child, Start
 from subagent_cli.store.alive import Claim
 
 
-class Request(NamedTuple):
+class Request(Value):
     """What somebody wants to be done, and by whom: an agent, or a command of his own."""
 
     task: str

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import NamedTuple
 
 from subagent_cli.core.errors import NotFound, SubagentError
 from subagent_cli.core.grant import READ
 from subagent_cli.core.ids import is_label, is_timed, uuid7
 from subagent_cli.core.moment import milliseconds
 from subagent_cli.core.run import Run
+from subagent_cli.core.value import Value
 from subagent_cli.services import access, addresses
 from subagent_cli.services.context import Context, Payload
 from subagent_cli.services.specs import bad_name, labels_of
@@ -19,7 +19,7 @@ from subagent_cli.store.reader import Spec
 _SLACK_MS = 60_000
 
 
-class Filter(NamedTuple):
+class Filter(Value):
     """Which runs are meant. Labels are pairs; one without a value is met by any value."""
 
     status: str | None = None

@@ -4,9 +4,8 @@ A form is a JSON Schema. It is stored, shown, and told to the agent; nothing is 
 text. Whoever wants what an agent writes to be checked has it write a typed message.
 """
 
-from typing import NamedTuple
-
 from subagent_cli.core.errors import InvalidInput
+from subagent_cli.core.value import Value
 from subagent_cli.services.context import Payload
 from subagent_cli.store import codec
 
@@ -15,7 +14,7 @@ TYPES = ("critic", "grader", "optimizer", GENERIC)
 _HINT = "a JSON object, @FILE that holds one, or a schema of `subagent schemas`"
 
 
-class Role(NamedTuple):
+class Role(Value):
     type: str = GENERIC
     input_schema: Payload | None = None
     output_schema: Payload | None = None

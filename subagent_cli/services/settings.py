@@ -7,16 +7,17 @@ user's `config.toml`, the default.
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from subagent_cli.core.errors import Denied, InvalidInput
 from subagent_cli.core.ids import is_uuid
 from subagent_cli.core.moment import duration, spelled
+from subagent_cli.core.value import Value
 
 PROJECT_FILE = "subagent.toml"
 
 
-class Setting(NamedTuple):
+class Setting(Value):
     name: str
     parse: Callable[[str], Any]
     default: Any
@@ -28,12 +29,12 @@ class Setting(NamedTuple):
         return f"SUBAGENT_{self.name.upper()}"
 
 
-class Found(NamedTuple):
+class Found(Value):
     value: Any
     source: str
 
 
-class Caller(NamedTuple):
+class Caller(Value):
     """Who calls, as far as the environment says: the run it names, and the token that proves it."""
 
     run_id: str | None = None
@@ -63,7 +64,7 @@ def _size(text: str) -> int:
 
 
 def _count(text: str) -> int:
-    if not text.isdecimal() or not 0 < int(text[:9]) < 100:
+    if not text.isdecimal() or len(text) > 9 or not 0 < int(text) < 100:
         raise InvalidInput(f"not a number from 1 to 99: {text[:40]!r}")
     return int(text)
 

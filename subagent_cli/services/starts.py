@@ -7,11 +7,12 @@ has ended, and says so.
 import os
 from collections.abc import Mapping
 from shlex import join
-from typing import Any, NamedTuple
+from typing import Any
 
 from subagent_cli.core import command as wanted
 from subagent_cli.core.errors import InvalidInput, NotFound, SubagentError
 from subagent_cli.core.transition import TIMED_OUT_TEXT
+from subagent_cli.core.value import Value
 from subagent_cli.process import agents as profiles
 from subagent_cli.process import launch
 from subagent_cli.process.agents import Agent, Wishes
@@ -26,7 +27,7 @@ _NOTHING: Mapping[str, str] = {}
 _LONGEST_INPUT = 2_000
 
 
-class Start(NamedTuple):
+class Start(Value):
     """How an attempt is started: what is not part of the task. `timeout` is in milliseconds; what `deny`
     names of the caller's variables is not handed on."""
 

@@ -2,8 +2,8 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
+from subagent_cli.core.value import Value
 from subagent_cli.store.clock import Clock
 from subagent_cli.store.layout import Layout
 from subagent_cli.store.runs import Runs
@@ -11,7 +11,7 @@ from subagent_cli.store.runs import Runs
 _SHOWN = 10
 
 
-class Entry(NamedTuple):
+class Entry(Value):
     """One file of the index: what it is about, and the run it leads to."""
 
     kind: str
@@ -20,7 +20,7 @@ class Entry(NamedTuple):
     run_id: str | None
 
 
-class Visit(NamedTuple):
+class Visit(Value):
     """What one visit works with. The store is one that remembers nothing, since memory may be what is wrong."""
 
     runs: Runs

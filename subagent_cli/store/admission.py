@@ -7,11 +7,11 @@ them cannot, those that already have go back.
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple
 
 from subagent_cli.core.errors import Refused
 from subagent_cli.core.ids import short
 from subagent_cli.core.run import Run
+from subagent_cli.core.value import Value
 from subagent_cli.store import atomic, journal, reconcile, removal
 from subagent_cli.store import runs as run_store
 from subagent_cli.store.archive import QUARANTINE, Archive
@@ -20,7 +20,7 @@ from subagent_cli.store.reader import Spec
 from subagent_cli.store.welcome import WELCOME
 
 
-class Arrival(NamedTuple):
+class Arrival(Value):
     """A run on its way in: what it adds up to, which run of the archive it is, and files that are new for it."""
 
     run: Run

@@ -15,6 +15,7 @@ from subagent_cli.core.errors import Failed
 from subagent_cli.store.layout import TEMPORARY
 
 _FILE, _FOLDER = 0o600, 0o700
+_PORTION = 1 << 18
 _count = count()
 _datasync = getattr(os, "fdatasync", os.fsync)
 _HINTS = {
@@ -72,6 +73,25 @@ def sync_folder(path: str) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def content(path: str) -> bytes:
+    """All bytes of a file."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return rest(fd)
+    finally:
+        os.close(fd)
+
+
+def rest(fd: int) -> bytes:
+    """The bytes from here to the end of the file, which may be growing."""
+    parts = []
+    while part := os.read(fd, _PORTION):
+        parts.append(part)
+        if len(part) < _PORTION:
+            break
+    return b"".join(parts)
 
 
 def write_all(fd: int, data: bytes) -> None:
@@ -152,12 +172,15 @@ def append(path: str, data: bytes) -> None:
 
 def mark(path: str, data: bytes = b"") -> None:
     """A small file of the index: made if it is missing, mended if a crash left it empty."""
-    try:
+    with suppress(FileNotFoundError):
         if os.stat(path).st_size or not data:
             return
+    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+    try:
+        fd = os.open(path, flags, _FILE)
     except FileNotFoundError:
         make_folders(os.path.dirname(path))
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, _FILE)
+        fd = os.open(path, flags, _FILE)
     try:
         write_all(fd, data)
     finally:

@@ -6,10 +6,17 @@ JavaScript refuses.
 """
 
 import json
+from collections.abc import Iterable
 from json.encoder import encode_basestring as _quote
 from typing import Any
 
 DEEPEST = 100
+
+
+class Painted(str):
+    """A value as it stands in a document: `document` takes it over letter for letter."""
+
+    __slots__ = ()
 
 
 def document(value: Any) -> bytes:
@@ -20,10 +27,23 @@ def document(value: Any) -> bytes:
         raise ValueError("it is nested too deeply") from error
 
 
+def item(value: Any) -> str:
+    """The value as `document` writes it in a list that is one of the values of the document."""
+    try:
+        return _pretty(value, "\n    ")
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+def items(painted: Iterable[str]) -> Painted:
+    """A list of such values, of which there is at least one."""
+    return Painted("[\n    " + ",\n    ".join(painted) + "\n  ]")
+
+
 def line(value: Any) -> bytes:
     """The value on one line, without spaces, its numbers exact."""
     try:
-        return encoded(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=dict))
+        return encoded(_line(value))
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
 
@@ -83,12 +103,13 @@ def _fraction(digits: str) -> float | None:
 _BLANK = " \t\r\n"
 _INFINITY = float("inf")
 _LONGEST_NUMBER = 309
+_line = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=dict).encode
 _decoder = json.JSONDecoder(parse_constant=_refuse, parse_int=_whole, parse_float=_fraction)
 
 
 def _pretty(value: Any, margin: str) -> str:
     if isinstance(value, str):
-        return _quote(value)
+        return value if type(value) is Painted else _quote(value)
     if value is None:
         return "null"
     if value is True:

@@ -92,8 +92,7 @@ def _names(folder: str) -> list[str]:
 
 def _content(path: str) -> str | None:
     try:
-        with open(path, "rb") as file:
-            run_id = file.read(64).decode("utf-8", "replace").strip()
+        run_id = atomic.content(path)[:64].decode("utf-8", "replace").strip()
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
     except OSError as error:

@@ -7,29 +7,30 @@ and is reported rather than passed over.
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
-from typing import NamedTuple
 from zlib import adler32, crc32
 
 from subagent_cli.core.errors import Damaged, Failed, OutcomeUnknown
-from subagent_cli.core.event import Event, Record, event, record
+from subagent_cli.core.event import Event, Record, event, kind_of, record
 from subagent_cli.core.evolution import fold
 from subagent_cli.core.run import Run
+from subagent_cli.core.value import Value
 from subagent_cli.store import atomic, codec
 
 _CRC = b',"crc":"'
 _CRC_SIZE = len(_CRC) + 10
 
 
-class Folded(NamedTuple):
+class Folded(Value):
     """A journal up to its last committed line: the run, and what is needed to go on from there."""
 
     run: Run
     seq: int = 0
     end: int = 0
-    pictures: frozenset[str] = frozenset()
+    pictures: Set[str] = frozenset()
     file: tuple[int, int] = (0, 0)
+    last: bytes = b""
 
     @property
     def empty(self) -> bool:
@@ -52,11 +53,11 @@ def read(path: str, run_id: str, known: Folded | None = None) -> Folded:
     except FileNotFoundError:
         return Folded(Run(run_id))
     try:
-        status = os.fstat(fd)
-        file = (status.st_dev, status.st_ino)
-        if known is None or known.file != file or status.st_size < known.end:
+        file = _file(os.fstat(fd))
+        if known is None or known.file != file or not _goes_on(fd, known):
             known = Folded(Run(run_id), file=file)
-        data = _rest(fd, known.end)
+        os.lseek(fd, known.end, os.SEEK_SET)
+        data = atomic.rest(fd)
     finally:
         os.close(fd)
     records, size = committed(data, known.seq)
@@ -68,18 +69,32 @@ def read(path: str, run_id: str, known: Folded | None = None) -> Folded:
         known.end + size,
         pictures(records, known.pictures),
         file,
+        _last(data[:size]),
     )
 
 
-def pictures(records: Iterable[Record], known: frozenset[str] = frozenset()) -> frozenset[str]:
-    """Which pictures are ours and old news: those since another program last changed a value that can change back."""
-    ours = set(known)
+def _goes_on(fd: int, known: Folded) -> bool:
+    """Whether what was known of a journal still stands there: nobody has cut it or moved its lines."""
+    return os.pread(fd, len(known.last), known.end - len(known.last)) == known.last
+
+
+def _last(data: bytes) -> bytes:
+    """The last of whole lines."""
+    return data[data.rfind(b"\n", 0, -1) + 1 :]
+
+
+def pictures(records: Iterable[Record], known: Set[str] = frozenset()) -> Set[str]:
+    """Which pictures are ours and old news: those since another program last changed a value that can change back.
+
+    What was known before grows where it can: whoever still holds it learns of newer pictures of ours, which is no harm.
+    """
+    ours = known if isinstance(known, set) else set(known)
     for line in records:
         if line.get("type") == "observed":
-            ours.clear()
+            ours = set()
         if "meta" in line:
             ours.add(line["meta"])
-    return frozenset(ours)
+    return ours
 
 
 def committed(data: bytes, seq: int = 0) -> tuple[list[Record], int]:
@@ -107,15 +122,20 @@ def committed(data: bytes, seq: int = 0) -> tuple[list[Record], int]:
 
 
 def append(
-    path: str, folded: Folded, events: Iterable[tuple[Event, str | None]], picture: str, quarantine: str
-) -> None:
-    """Commits events. When this returns they are durable; where it raises Failed, none of them is there."""
+    path: str, folded: Folded, after: Run, events: Sequence[tuple[Event, str | None]], picture: str, quarantine: str
+) -> Folded:
+    """Commits events, which make the run what it is `after`, and gives the journal as it is then.
+
+    When this returns they are durable; where it raises Failed, none of them is there.
+    """
     data = lines(folded.seq, events, picture)
     with atomic.io("open the journal"):
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         with atomic.io("append to the journal"):
-            _drop_tail(path, fd, folded.end, quarantine)
+            status = os.fstat(fd)
+            if status.st_size > folded.end:
+                _drop_tail(path, fd, folded.end, quarantine)
             try:
                 os.lseek(fd, folded.end, os.SEEK_SET)
                 atomic.write_all(fd, data)
@@ -128,6 +148,8 @@ def append(
                 atomic.sync_folder(os.path.dirname(path))
     finally:
         os.close(fd)
+    ours = pictures([*({"type": kind_of(happened)} for happened, _ in events), {"meta": picture}], folded.pictures)
+    return Folded(after, folded.seq + len(events), folded.end + len(data), ours, _file(status), _last(data))
 
 
 @contextmanager
@@ -142,10 +164,13 @@ def confirmed() -> Iterator[None]:
         ) from error
 
 
+def _file(status: os.stat_result) -> tuple[int, int]:
+    """What tells a file from another of the same name."""
+    return status.st_dev, status.st_ino
+
+
 def _drop_tail(path: str, fd: int, end: int, quarantine: str) -> None:
     """Cuts off what a crash left behind the last committed line, and keeps it in quarantine."""
-    if os.fstat(fd).st_size <= end:
-        return
     with open(path, "rb") as file:
         file.seek(end)
         tail = file.read()
@@ -186,11 +211,3 @@ def checks(line: bytes) -> bool:
     """Whether a line is as it was written."""
     body = line[:-_CRC_SIZE]
     return line[-_CRC_SIZE:] == _CRC + b'%08x"}' % crc32(body)
-
-
-def _rest(fd: int, start: int) -> bytes:
-    os.lseek(fd, start, os.SEEK_SET)
-    parts = []
-    while part := os.read(fd, 1 << 20):
-        parts.append(part)
-    return b"".join(parts)

@@ -10,6 +10,10 @@ import time
 
 from subagent_cli.core.document import Document
 from subagent_cli.core.errors import Damaged, SubagentError
+from subagent_cli.core.projection import project
+from subagent_cli.core.question import Question, message
+from subagent_cli.core.run import Run
+from subagent_cli.core.value import Value
 from subagent_cli.store import atomic, codec, journal
 from subagent_cli.store.layout import Layout
 
@@ -17,19 +21,54 @@ from subagent_cli.store.layout import Layout
 _RETRIES = tuple(0.001 * 1.3**turn for turn in range(16))
 
 
+class _Painted(Value):
+    """The questions of a run in their order, and how each stands in its picture."""
+
+    run_id: str
+    questions: list[Question]
+    parts: list[str]
+
+
 class Pictures:
     """The pictures of the runs below one directory."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
+        self._digested = (b"", journal.digest(b""))
+        self._painted = _Painted("", [], [])
+
+    def digest(self, picture: bytes) -> str:
+        """The digest of a picture, which is mostly the one that was asked for last."""
+        known, digest = self._digested
+        if known != picture:
+            digest = journal.digest(picture)
+            self._digested = (picture, digest)
+        return digest
+
+    def paint(self, run: Run) -> bytes:
+        """The picture of a run. Of the questions only those are painted that are not as they were at the last time."""
+        if not run.questions:
+            return codec.document(project(run))
+        painted = self._painted
+        if painted.run_id != run.id:
+            painted = self._painted = _Painted(run.id, [], [])
+        _, known, parts = painted
+        # Questions only ever come to those that are there, so the places stay what they are.
+        for place, question in enumerate(run.questions.values()):
+            if place == len(known):
+                parts.append(codec.item(message(question)))
+                known.append(question)
+            elif known[place] is not question:
+                parts[place] = codec.item(message(question))
+                known[place] = question
+        return codec.document(project(run, codec.items(parts[: len(run.questions)])))
 
     def read(self, run_id: str) -> bytes | None:
         """The bytes of `.meta.json`; None where there is no such file."""
         lying = not os.path.lexists(self._layout.run(run_id))
         path = self._layout.flat_meta(run_id) if lying else self._layout.meta(run_id)
         try:
-            with open(path, "rb") as file:
-                picture = file.read()
+            picture = atomic.content(path)
         except FileNotFoundError:
             if os.path.lexists(path):
                 raise self.unreadable(run_id, "it is a link to nothing") from None
@@ -48,7 +87,7 @@ class Pictures:
             if folded.empty:
                 raise self.unreadable(run_id, "the run has neither a journal nor a .meta.json")
             return None
-        if not folded.empty and journal.digest(picture) in folded.pictures:
+        if not folded.empty and self.digest(picture) in folded.pictures:
             return None
         return self._document(run_id, picture)
 

@@ -4,13 +4,15 @@ In this order, so that a newer write of our own never looks like somebody else's
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from subagent_cli.core.document import Document
-from subagent_cli.core.errors import Damaged, SubagentError
+from subagent_cli.core.errors import Damaged
 from subagent_cli.core.event import Event
 from subagent_cli.core.evolution import fold
 from subagent_cli.core.moment import Moment
+from subagent_cli.core.run import Run
+from subagent_cli.core.value import Value
 from subagent_cli.store import atomic, codec, journal
 from subagent_cli.store.layout import Layout
 from subagent_cli.store.picture import Pictures
@@ -21,7 +23,7 @@ Spec = dict[str, Any]
 _KEPT = 1000
 
 
-class Sight(NamedTuple):
+class Sight(Value):
     """The files of a run: what was found in them, and what of it another program wrote."""
 
     picture: bytes | None
@@ -67,8 +69,7 @@ class Reader:
         if not self._layout.inside(path):
             raise Damaged(f"run.json of run {run_id} is a link that leads out of the runs directory")
         try:
-            with open(path, "rb") as file:
-                found = codec.load(file.read())
+            found = codec.load(atomic.content(path))
         except FileNotFoundError:
             return {}
         except OSError as error:
@@ -90,10 +91,21 @@ class Reader:
             raise Damaged(f"run {run_id}: {error.message}", code=error.code, hint=error.hint) from error
         except (TypeError, ValueError, AttributeError) as error:
             raise Damaged(f"run {run_id}: the journal holds an event that makes no sense: {error}") from error
+        self.remember(run_id, folded)
+        return folded
+
+    def remember(self, run_id: str, folded: journal.Folded) -> None:
+        """What the journal adds up to, for the next time that it is asked for."""
         if len(self._folded) >= _KEPT:
             self._folded.clear()
         self._folded[run_id] = folded
-        return folded
 
-    def unreadable(self, run_id: str, reason: str) -> SubagentError:
-        return self._pictures.unreadable(run_id, reason)
+    def digest(self, picture: bytes) -> str:
+        return self._pictures.digest(picture)
+
+    def paint(self, run: Run) -> bytes:
+        """The picture of a run."""
+        try:
+            return self._pictures.paint(run)
+        except ValueError as error:
+            raise self._pictures.unreadable(run.id, str(error)) from error

@@ -7,11 +7,11 @@ directory has changed it looks at nothing, and otherwise only at names that are 
 
 import os
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 from subagent_cli.core.errors import NotFound, SubagentError
 from subagent_cli.core.ids import is_label, is_uuid
 from subagent_cli.core.run import Run
+from subagent_cli.core.value import Value
 from subagent_cli.store import atomic
 from subagent_cli.store.layout import NEW_RUN, TRASH, Layout
 from subagent_cli.store.reader import Spec
@@ -23,7 +23,7 @@ from subagent_cli.store.runs import Runs
 _STALE_SECONDS = 3600
 
 
-class Healed(NamedTuple):
+class Healed(Value):
     """What was put right, what could not be looked at, and whether there is trash to be emptied."""
 
     entered: list[str]

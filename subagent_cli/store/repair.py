@@ -11,13 +11,13 @@ import stat
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from itertools import count
-from typing import NamedTuple
 
 from subagent_cli.core.command import Settle
 from subagent_cli.core.errors import Damaged, Failed
 from subagent_cli.core.evolution import fold
 from subagent_cli.core.moment import Moment
 from subagent_cli.core.projection import project
+from subagent_cli.core.value import Value
 from subagent_cli.store import atomic, codec, flat, journal
 from subagent_cli.store.layout import TEMPORARY, Layout
 from subagent_cli.store.picture import Pictures
@@ -28,7 +28,7 @@ DAMAGE, WARNING, NOTE = "damage", "warning", "note"
 _FILE, _FOLDER, _OTHERS = 0o600, 0o700, 0o077
 
 
-class Finding(NamedTuple):
+class Finding(Value):
     """Something that is not as it should be. `fix` says what mending does, as a thing done; None: nothing can be."""
 
     run_id: str | None

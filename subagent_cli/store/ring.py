@@ -8,10 +8,10 @@ late write: readers take it into account, the next change of ours takes it over,
 
 import os
 from contextlib import suppress
-from typing import NamedTuple
 
 from subagent_cli.core.document import Document
 from subagent_cli.core.moment import Moment, elapsed, moment
+from subagent_cli.core.value import Value
 from subagent_cli.store import atomic, codec, flat, journal
 from subagent_cli.store.layout import Layout
 
@@ -22,7 +22,7 @@ MOST = 512
 _COMPARED = 16
 
 
-class Late(NamedTuple):
+class Late(Value):
     """A document that somebody wrote where nobody looks, and the name that its file should have once it is known."""
 
     path: str
@@ -30,7 +30,7 @@ class Late(NamedTuple):
     digest: str
 
 
-class _Entry(NamedTuple):
+class _Entry(Value):
     """A name in the ring: which file, since when, and what is known of its bytes."""
 
     inode: str

@@ -2,16 +2,17 @@
 
 import os
 from collections.abc import Sequence
-from typing import NamedTuple
+from stat import S_ISDIR, S_ISLNK
 
 from subagent_cli.core.ids import is_timed, is_uuid, names, uuid7
+from subagent_cli.core.value import Value
 from subagent_cli.store import atomic, flat
 from subagent_cli.store.layout import FLAT_META, Layout
 
 _ID = 36
 
 
-class Survey(NamedTuple):
+class Survey(Value):
     """All runs, newest first, and which of them lie flat."""
 
     runs: Sequence[str]
@@ -26,10 +27,14 @@ class Roster:
 
     def exists(self, run_id: str) -> bool:
         """Whether there is such a run, and not a link that leads elsewhere."""
-        path = self._layout.run(run_id)
         if not is_uuid(run_id):
             return False
-        return (os.path.isdir(path) and self._layout.inside(path)) or flat.lies_flat(self._layout, run_id)
+        path = self._layout.run(run_id)
+        try:
+            mode = os.lstat(path).st_mode
+        except OSError:
+            return flat.lies_flat(self._layout, run_id)
+        return S_ISDIR(mode) or (S_ISLNK(mode) and os.path.isdir(path) and self._layout.inside(path))
 
     def survey(self) -> Survey:
         """Every run there is. Ids that begin with a clock need no look at a file."""

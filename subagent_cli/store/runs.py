@@ -10,7 +10,6 @@ write of our own never looks like somebody else's.
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import NamedTuple
 
 from subagent_cli.core.command import Command, Settle
 from subagent_cli.core.document import Document
@@ -22,6 +21,7 @@ from subagent_cli.core.moment import Moment
 from subagent_cli.core.projection import project
 from subagent_cli.core.run import REPLIED, WAITING, Run
 from subagent_cli.core.transition import decide, due, lost
+from subagent_cli.core.value import Value
 from subagent_cli.store import alive, atomic, codec, flat, journal
 from subagent_cli.store.index import Index
 from subagent_cli.store.layout import TEMPORARY, Layout
@@ -30,7 +30,7 @@ from subagent_cli.store.ring import Late, Ring
 from subagent_cli.store.roster import Roster, Survey
 
 
-class Change(NamedTuple):
+class Change(Value):
     """What a change found, what it made of it, and what went wrong after it was safe.
 
     `late` is what the passing of time had brought about before it; `before` already includes that.
@@ -240,7 +240,7 @@ class Runs:
             reached("decided")
             adopts = self.lies_flat(run_id)
             events = [*seen, *late, *wanted] if late or wanted or not adopts else []
-            new_picture = self._painted(after) if events or not folded.empty else picture
+            new_picture = self._reader.paint(after) if events or not folded.empty else picture
             if events:
                 with atomic.io("enter the run into the index"):
                     if adopts:
@@ -248,13 +248,15 @@ class Runs:
                     self.index.before(run_id, after, events)
                 reached("indexed")
                 origins = ["meta"] * len(seen) + [None] * (len(late) + len(wanted))
-                journal.append(
+                known = journal.append(
                     self.layout.journal(run_id),
                     folded,
+                    after,
                     list(zip(events, origins, strict=True)),
-                    journal.digest(new_picture or b""),
+                    self._reader.digest(new_picture or b""),
                     self.layout.quarantine(run_id),
                 )
+                self._reader.remember(run_id, known)
                 reached("committed")
             warnings = self._show(run_id, after, picture, new_picture, at) if new_picture != picture else ()
             if sight.late or isinstance(command, Settle):
@@ -329,12 +331,6 @@ class Runs:
         """A run that is over leaves the index, unless a late write may still come for it."""
         if not run.active and self._ring.is_empty(run_id):
             self.index.after(run_id, run)
-
-    def _painted(self, run: Run) -> bytes:
-        try:
-            return codec.document(project(run))
-        except ValueError as error:
-            raise self._reader.unreadable(run.id, str(error)) from error
 
 
 def _joined(words: Sequence[str]) -> str:

@@ -37,7 +37,7 @@ def test_every_command_file_is_in_the_table() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_an_example_of_itself_and_takes_json_and_a_place(name: str) -> None:
-    example = help_of(name).partition("Example:")[2]
+    example = f"{help_of(name)}\n{command(name).epilog}".partition("Example:")[2]
     assert f"subagent {name}" in example
     options = {option for param in command(name).params for option in param.opts}
     assert {"--json", "--runs-dir"} <= options

@@ -95,7 +95,7 @@ def test_the_change_after_a_torn_one_is_whole_and_what_was_torn_is_kept(tmp_path
     for cut in range(1, len(torn)):
         path.write_bytes(first + torn[:cut])
         folded = journal.read(str(path), RUN)
-        journal.append(str(path), folded, [(happened.Told(NOW, "On."), None)], "1" * 16, str(quarantine))
+        journal.append(str(path), folded, folded.run, [(happened.Told(NOW, "On."), None)], "1" * 16, str(quarantine))
         assert path.read_bytes() == first + batch(1, [happened.Told(NOW, "On.")], "1" * 16), cut
         kept += torn[:cut] + b"\n"
         assert (quarantine / "journal.jsonl").read_bytes() == kept, cut
