@@ -55,12 +55,15 @@ def report(error: BaseException, words: Sequence[str]) -> None:
         traceback.print_exception(error)
     if isinstance(error, SystemExit | click.exceptions.Exit):
         return
-    try:
-        if not isinstance(error, BrokenPipeError):
+    if not isinstance(error, BrokenPipeError):
+        try:
             _tell(error, words)
-    except OSError:
-        # There is nobody to tell.
-        pass
+        except BrokenPipeError:
+            # A reader that has gone wants to hear no more.
+            pass
+        except OSError:
+            with suppress(OSError):
+                print_talk(text_of(error))
     _silence()
 
 

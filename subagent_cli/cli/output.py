@@ -8,10 +8,11 @@ repaint a terminal or pose as something else. In JSON they are escaped as JSON e
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, TextIO
+from typing import Any, TextIO
 
-from subagent_cli.core.errors import SubagentError
+from subagent_cli.core.errors import OutcomeUnknown, SubagentError
 from subagent_cli.core.moment import Moment, ago, milliseconds
+from subagent_cli.core.value import Value
 
 _DIRECTIONS = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x2028, 0x2029, 0xFEFF)
 _CONTROLS = (*range(0x09), *range(0x0B, 0x20), *range(0x7F, 0xA0))
@@ -19,7 +20,7 @@ _VISIBLE = {code: f"\\x{code:02x}" for code in _CONTROLS} | {code: f"\\u{code:04
 _ESCAPED = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), *_DIRECTIONS)}
 
 
-class Answer(NamedTuple):
+class Answer(Value):
     """What a command has to say: data for machines, text for people and agents, an exit code.
 
     `last_code` is asked for the exit code when a stream has ended, where that depends on how it did.
@@ -35,7 +36,7 @@ class Answer(NamedTuple):
     last_code: Callable[[], int] | None = None
 
 
-class Table(NamedTuple):
+class Table(Value):
     """Rows for a terminal; the same as plain columns elsewhere."""
 
     headings: Sequence[str]
@@ -68,6 +69,20 @@ def did_you_mean(error: SubagentError) -> str:
 
 
 def print_answer(answer: Answer, as_json: bool) -> None:
+    """Says what a command has done. Where that cannot be said it is done all the same, and the caller must know so."""
+    try:
+        _print(answer, as_json)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutcomeUnknown(
+            f"the result could not be printed: {error.strerror or error}",
+            code="not_printed",
+            hint="what the command does was done: look with status; a retry with the same --key is safe",
+        ) from error
+
+
+def _print(answer: Answer, as_json: bool) -> None:
     for warning in answer.warnings:
         print_talk(f"warning: {indented(warning)}")
     if answer.stream is not None:

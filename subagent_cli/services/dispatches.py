@@ -133,8 +133,8 @@ def _until_one_ends(ended: "SimpleQueue[None]", stop: Stop | None) -> None:
 
 
 def _done(runner: AgentRunner, wanted: DispatchSubagent, order: Order, parent: tuple[str, str]) -> Payload:
-    context = runner.context
-    with throwaways.place(context, runner.run_id, order.cwd, keep=order.keep) as place:
+    context, troubles = runner.context, list[str]()
+    with throwaways.place(context, runner.run_id, order.cwd, keep=order.keep, troubles=troubles) as place:
         session = Session(*parent)
         session.seed(Workspace, [place])
         done = dispatch_subagent(session, wanted, runner)
@@ -147,7 +147,8 @@ def _done(runner: AgentRunner, wanted: DispatchSubagent, order: Order, parent: t
         result |= {"missingArtifacts": list(missing(wanted, done.value)), "delivered": arrived, "notDelivered": left}
     if order.keep and context.runs.exists(runner.run_id):
         result |= {"runId": runner.run_id, "workspace": place.folder}
-    return {**result, "warnings": [*done.warnings, *(f"not brought out of the workspace: {name}" for name in left)]}
+    troubles += [f"not brought out of the workspace: {name}" for name in left]
+    return {**result, "warnings": [*done.warnings, *troubles]}
 
 
 def _failed(message: str) -> Payload:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 
-from subagent_cli.core.errors import NotFound, Refused
+from subagent_cli.core.errors import NotFound, Refused, SubagentError
 from subagent_cli.core.ids import short
 from subagent_cli.process import disposal
 from subagent_cli.process.workspace import Workspace, isolate
@@ -21,8 +21,11 @@ _MOST_FILES = 200_000
 
 
 @contextmanager
-def place(context: Context, run_id: str, cwd: str | None, *, keep: bool) -> Iterator[Workspace]:
-    """A copy of the folder for a child, until the end of the block; or for as long as its run, if it is to be kept."""
+def place(context: Context, run_id: str, cwd: str | None, *, keep: bool, troubles: list[str]) -> Iterator[Workspace]:
+    """A copy of the folder for a child, until the end of the block; or for as long as its run, if it is to be kept.
+
+    What could not be cleared away is no error, since that would lose what the child came to: it is told in `troubles`.
+    """
     layout = context.runs.layout
     folder = specs.folder(cwd)
     held = workspaces.claim(layout, run_id, keep=keep)
@@ -36,12 +39,16 @@ def place(context: Context, run_id: str, cwd: str | None, *, keep: bool) -> Iter
             without=(layout.root,),
         )
     finally:
-        # There is nothing to look at where it did not come to a run.
-        if keep and context.runs.exists(run_id):
-            end(context, run_id)
-        else:
-            clear(context, run_id)
-        workspaces.let_go(layout, run_id, held)
+        try:
+            # There is nothing to look at where it did not come to a run.
+            if keep and context.runs.exists(run_id):
+                end(context, run_id)
+            else:
+                clear(context, run_id)
+        except SubagentError as error:
+            troubles.append(f"not cleared away: {error.message}; the next sweep tries again")
+        finally:
+            workspaces.let_go(layout, run_id, held)
 
 
 def end(context: Context, run_id: str) -> None:
@@ -87,4 +94,4 @@ def abandoned(context: Context) -> list[str]:
 
 def _must_be_over(context: Context, run_id: str) -> None:
     if not context.runs.read(run_id, context.clock.now()).over:
-        raise Refused(f"run {short(run_id)} could not be ended; the next sweep tries again", code="not_stopped")
+        raise Refused(f"run {short(run_id)} could not be ended", code="not_stopped")

@@ -263,6 +263,19 @@ def test_closed_and_full_streams_give_no_traceback(cli: Command, way: str, form:
             assert done.returncode == code, verb
 
 
+@pytest.mark.parametrize("form", ["", "--json"], ids=["plain", "json"])
+def test_a_change_whose_result_cannot_be_printed_is_not_called_a_failure_and_its_retry_changes_nothing(
+    cli: Command, form: str
+) -> None:
+    create(cli)
+    for _ in range(2):
+        done = shell(cli, f'"$@" ask "Which?" --run @last --key k {form} > /dev/full')
+        assert done.returncode == 9
+        assert done.stderr.startswith(b"error: the result could not be printed: No space left on device\nhint: ")
+        assert b"--key" in done.stderr
+    assert len(cli("pending", "--json").json) == 1
+
+
 def test_a_text_that_should_come_from_a_closed_input_is_missing_and_not_a_fault(cli: Command, runs_dir: Path) -> None:
     create(cli)
     before = snapshot(runs_dir, locks=False)

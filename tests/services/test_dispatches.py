@@ -17,7 +17,7 @@ from subagent_cli.core.dispatch import (
     DispatchSubagentResult,
     ToolValidationError,
 )
-from subagent_cli.core.errors import InvalidInput, Refused
+from subagent_cli.core.errors import Busy, InvalidInput, Refused
 from subagent_cli.core.ids import is_uuid
 from subagent_cli.dispatch import EventBus, Session, SubagentRunner, ToolInvoked, ToolResult, dispatch_subagent
 from subagent_cli.process import copying, workspace
@@ -27,6 +27,7 @@ from subagent_cli.services.agent_runner import AgentRunner, Order
 from subagent_cli.services.context import Context, Payload, open_context
 from subagent_cli.services.launches import Launch
 from subagent_cli.services.settings import Caller
+from subagent_cli.store import removal
 from subagent_cli.store.clock import Clock
 from tests.cli.conftest import gate
 from tests.cli.living import QUICK, SOON, Gate, all_ended, eventually, processes
@@ -86,7 +87,7 @@ def parent(context: Context, timeout: float | None = None) -> Context:
 def test_the_runner_serves_any_session_that_has_a_folder_mounted(house: Context, runs_dir: Path) -> None:
     agent = AgentRunner(house, READS, dispatches.nobody, house.clock.new_id())
     runner: SubagentRunner = agent
-    with throwaways.place(house, agent.run_id, None, keep=False) as place:
+    with throwaways.place(house, agent.run_id, None, keep=False, troubles=[]) as place:
         session = Session(SESSION_ID, CREATED_AT)
         session.seed(Workspace, [place])
         done = dispatch_subagent(session, REQUEST, runner)
@@ -392,11 +393,42 @@ def _dispatch_until(house: Context, point: str, order: Order) -> None:
 @pytest.mark.parametrize("keep", [False, True])
 def test_nobody_takes_away_a_place_that_is_held(house: Context, runs_dir: Path, keep: bool) -> None:
     run_id = house.clock.new_id()
-    with throwaways.place(house, run_id, None, keep=keep) as place:
+    with throwaways.place(house, run_id, None, keep=keep, troubles=[]) as place:
         assert throwaways.abandoned(house) == []
         assert sweep.sweep(house)[0]["removed"] == []
         assert Path(place.folder, "notes.md").read_text() == "Two words.\n"
     # Nor does it stay, although it was to be kept, where no run has come to it.
     sweep.sweep(house)
     throwaways.clear(house, run_id)
+    assert remains(runs_dir) == []
+
+
+def test_a_result_is_not_lost_over_a_place_that_cannot_be_cleared_away_now(
+    house: Context, runs_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(*_: object) -> None:
+        raise Busy("run 12345678 is busy")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(removal, "remove", busy)
+        done = dispatches.dispatch(house, REQUEST, READS)
+    assert (done["success"], done["message"]) == (True, "Two words.")
+    assert done["warnings"] == ["not cleared away: run 12345678 is busy; the next sweep tries again"]
+    assert remains(runs_dir) != []
+    sweep.sweep(house)
+    assert remains(runs_dir) == []
+
+
+def test_what_went_wrong_with_a_child_is_told_rather_than_that_its_place_stays(
+    house: Context, runs_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(*_: object) -> None:
+        raise Busy("run 12345678 is busy")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(throwaways, "clear", busy)
+        patch.setattr(dispatches, "dispatch_subagent", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            dispatches.dispatch(house, REQUEST, READS)
+    sweep.sweep(house)
     assert remains(runs_dir) == []
