@@ -14,6 +14,7 @@ from subagent_cli.core.errors import OutcomeUnknown, SubagentError
 from subagent_cli.core.moment import Moment, ago, milliseconds
 from subagent_cli.core.value import Value
 
+_MOST_WARNINGS = 20
 _DIRECTIONS = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x2028, 0x2029, 0xFEFF)
 _CONTROLS = (*range(0x09), *range(0x0B, 0x20), *range(0x7F, 0xA0))
 _VISIBLE = {code: f"\\x{code:02x}" for code in _CONTROLS} | {code: f"\\u{code:04x}" for code in _DIRECTIONS}
@@ -83,8 +84,10 @@ def print_answer(answer: Answer, as_json: bool) -> None:
 
 
 def _print(answer: Answer, as_json: bool) -> None:
-    for warning in answer.warnings:
+    for warning in answer.warnings[:_MOST_WARNINGS]:
         print_talk(f"warning: {indented(warning)}")
+    if len(answer.warnings) > _MOST_WARNINGS:
+        print_talk(f"and {len(answer.warnings) - _MOST_WARNINGS} more warnings; see subagent doctor")
     if answer.stream is not None:
         for part in answer.stream:
             if as_json:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from stat import S_ISDIR, S_ISLNK
 
-from subagent_cli.core.ids import is_timed, is_uuid, names, uuid7
+from subagent_cli.core.ids import are_timed, are_uuids, is_timed, is_uuid, names, uuid7
 from subagent_cli.core.value import Value
 from subagent_cli.store import atomic, flat
 from subagent_cli.store.layout import FLAT_META, Layout
@@ -41,9 +41,9 @@ class Roster:
         found = self._ids()
         lying = [run_id for run_id in found.flat if flat.lies_flat(self._layout, run_id)]
         runs = [*found.runs, *lying]
-        untimed = {run_id: self._stamp(run_id) for run_id in runs if not is_timed(run_id)}
-        if not untimed:
+        if are_timed(runs):
             return Survey(sorted(runs, reverse=True), lying)
+        untimed = {run_id: self._stamp(run_id) for run_id in runs if not is_timed(run_id)}
         return Survey(sorted(runs, key=lambda run_id: untimed.get(run_id, run_id), reverse=True), lying)
 
     def matching(self, digits: str) -> list[str]:
@@ -62,8 +62,11 @@ class Roster:
             return Survey([], [])
         except OSError as error:
             raise atomic.failed("read the runs directory", error) from error
-        folders = list(filter(is_uuid, entries))
-        documents = [name[:_ID] for name in entries if name.endswith(FLAT_META) and is_uuid(name[: -len(FLAT_META)])]
+        folders = [name for name in entries if len(name) == _ID]
+        if not are_uuids(folders):
+            folders = list(filter(is_uuid, folders))
+        others = [name for name in entries if len(name) != _ID]
+        documents = [name[:_ID] for name in others if name.endswith(FLAT_META) and is_uuid(name[: -len(FLAT_META)])]
         return Survey(folders, sorted({*documents} - {*folders}) if documents else [])
 
     def _stamp(self, run_id: str) -> str:

@@ -429,6 +429,17 @@ def test_lists_with_a_damaged_run_show_the_others_name_it_and_exit_8(
     assert bad in as_json.err
 
 
+def test_very_many_damaged_runs_fill_no_screen(cli: Command, runs_dir: Path) -> None:
+    good = cli("create", "helper", "Do it").out.strip()
+    for number in range(300):
+        (runs_dir / f"019a7b35-92fb-7377-b5c3-{number:012d}").mkdir()
+    done = cli("list")
+    assert (done.code, good[-8:] in done.out) == (8, True)
+    lines = done.err.splitlines()
+    assert len(lines) == 21
+    assert lines[-1] == "and 280 more warnings; see subagent doctor"
+
+
 def test_what_the_hint_of_a_damaged_document_says_mends_the_run(
     foreign_desk: Context, foreign_runs: Path, no_pauses: None
 ) -> None:
