@@ -97,6 +97,21 @@ def json_file(file: str, what: str) -> Any:
         raise InvalidInput(f"the {what} are not valid JSON: {error}", code=f"invalid_{what}") from error
 
 
+def key_option(does: str) -> Callable[[Any], Any]:
+    """`--key`; `does` is what a retry with the same key does."""
+    text = f"Idempotency key: a retry with the same key {does}."
+    return click.option("--key", metavar="KEY", callback=_not_empty, help=text)
+
+
+def _not_empty(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:  # noqa: ARG001
+    """A variable that was never set is an empty key, and with that no retry would be safe."""
+    if value is not None and not value.strip():
+        raise InvalidInput(
+            "the key is empty", code="empty_key", hint="leave --key out, or give one that is yours alone"
+        )
+    return value
+
+
 def with_wait(wait: bool, timeout: str | None) -> int | None:
     """How long to wait, in milliseconds. A limit for a wait that nobody asked for is a mistake."""
     if timeout is None:
@@ -115,4 +130,14 @@ def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     return [name for name in addresses.completions(context) if name.startswith(incomplete)]
 
 
-__all__ = ["Answer", "Context", "complete_run", "json_file", "text_argument", "verb", "with_shared", "with_wait"]
+__all__ = [
+    "Answer",
+    "Context",
+    "complete_run",
+    "json_file",
+    "key_option",
+    "text_argument",
+    "verb",
+    "with_shared",
+    "with_wait",
+]

@@ -50,6 +50,8 @@ def _check(where: str, value: Any, schema: Schema) -> None:
         raise _wrong(f"{where} is to be {' or '.join(kinds)}, not {type(value).__name__}")
     if "enum" in schema and value not in schema["enum"]:
         raise _wrong(f"{where} cannot be {value[:40]!r}", tuple(schema["enum"]))
+    if "minLength" in schema and len(value.strip()) < schema["minLength"]:
+        raise _wrong(f"{where} is empty")
     if "minimum" in schema and value < schema["minimum"]:
         raise _wrong(f"{where} is to be {schema['minimum']} or more")
     if isinstance(value, list):

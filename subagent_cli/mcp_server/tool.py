@@ -7,9 +7,10 @@ argument that nobody knows is refused, since whoever misspells one would never l
 from collections.abc import Callable, Mapping
 from inspect import cleandoc
 from threading import Event
-from typing import Any, NamedTuple
+from typing import Any
 
 from subagent_cli.core.moment import duration
+from subagent_cli.core.value import Value
 from subagent_cli.services.context import Context, Payload
 
 Schema = dict[str, Any]
@@ -23,7 +24,7 @@ class Length(Schema):
 EVERYBODY, PARENTS, WORKERS = "everybody", "parents", "workers"
 
 
-class Hints(NamedTuple):
+class Hints(Value):
     """What a client may assume before it asks its user."""
 
     read_only: bool = False
@@ -39,7 +40,7 @@ ENDS = Hints(destructive=True, idempotent=True)
 STARTS = Hints(open_world=True)
 
 
-class Said(NamedTuple):
+class Said(Value):
     """What a tool has to say: data, the same for a reader (the data as JSON where there is no text), and whether it is
     the news of a failure."""
 
@@ -66,7 +67,7 @@ class Call:
         return 0 if given in (0, "0") else duration(str(given))
 
 
-class Tool(NamedTuple):
+class Tool(Value):
     """What the tool is for stands in its function's docstring."""
 
     name: str
@@ -139,4 +140,4 @@ YES_OR_NO: Schema = {"type": "boolean"}
 
 RUN = text("Which run: its id, the beginning or end of it, or its name.")
 OWN_RUN = text("Which run: its id, a part of it, or its name; a worker's own where it is left out.")
-KEY = text("Idempotency key: a repetition with the same key does it once.")
+KEY: Schema = {**text("Idempotency key: a repetition with the same key does it once."), "minLength": 1}

@@ -215,6 +215,33 @@ def test_an_empty_text_is_an_answer_or_a_summary_and_nothing_else(cli: Command, 
     assert done.code == code, done
 
 
+@pytest.mark.parametrize("key", ["", " "])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["create", "helper", "Do it"],
+        ["run", "helper", "x"],
+        ["spawn", "helper", "--task", "x"],
+        ["ask", "Which?", "--run", "tidy"],
+        ["reply", "tidy", "That."],
+        ["resume", "tidy", "On."],
+        ["message", "put", "--text", "x"],
+        ["send", "tidy", "--text", "x"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_an_empty_key_would_make_no_retry_safe_and_is_refused(
+    cli: Command, runs_dir: Path, words: list[str], key: str
+) -> None:
+    cli("create", "helper", "Do it", "--name", "tidy")
+    cli("ask", "Which?", "--run", "tidy")
+    before = snapshot(runs_dir, locks=False)
+    done = cli(*words, "--key", key)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error: the key is empty\nhint: ")
+    assert snapshot(runs_dir, locks=False) == before
+
+
 @pytest.mark.case("X24")
 @pytest.mark.parametrize("data", [b"\xff\xfe", b"ok \xc3", b"\xed\xa0\x80", b"\xf5\x80\x80\x80", b"caf\xe9"], ids=repr)
 def test_input_that_is_not_utf8_is_refused(cli: Command, runs_dir: Path, data: bytes) -> None:

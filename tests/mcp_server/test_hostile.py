@@ -48,6 +48,7 @@ def test_hostile_arguments_get_a_clear_error_and_change_nothing(
         ("ask_parent", {"runId": [run_id], "question": "x"}, "invalid_arguments"),
         ("ask_parent", {"runId": run_id, "question": "x", "options": "ab"}, "invalid_arguments"),
         ("ask_parent", {"runId": run_id, "question": "x", HUGE: 1}, "invalid_arguments"),
+        ("ask_parent", {"runId": run_id, "question": "x", "key": " "}, "invalid_arguments"),
         ("check_status", {"runId": run_id, "run_id": LOST}, "invalid_arguments"),
         ("wait_agents", {"agent_ids": [run_id], "count": True}, "invalid_arguments"),
         ("wait_agents", {"agent_ids": [run_id], "count": 0}, "invalid_arguments"),

@@ -3,7 +3,7 @@
 import click
 
 from subagent_cli.cli.output import print_talk
-from subagent_cli.cli.verb import Answer, Context, complete_run, text_argument, verb, with_wait
+from subagent_cli.cli.verb import Answer, Context, complete_run, key_option, text_argument, verb, with_wait
 from subagent_cli.core.moment import duration
 from subagent_cli.services import questions
 
@@ -17,7 +17,7 @@ from subagent_cli.services import questions
 @click.option("--single", is_flag=True, help="Refuse while another question of the run is open.")
 @click.option("--wait", is_flag=True, help="Wait for the answer and print it instead of the id.")
 @click.option("--timeout", metavar="TIME", help="With --wait: for so long at most (default: 5m).")
-@click.option("--key", metavar="KEY", help="Idempotency key: a retry with the same key asks once.")
+@key_option("asks once")
 def command(
     context: Context,
     question: str,

@@ -3,7 +3,7 @@
 import click
 
 from subagent_cli.cli.role import with_role
-from subagent_cli.cli.verb import Answer, Context, text_argument, verb
+from subagent_cli.cli.verb import Answer, Context, key_option, text_argument, verb
 from subagent_cli.services import runs, specs
 from subagent_cli.services.roles import Role
 
@@ -15,7 +15,7 @@ from subagent_cli.services.roles import Role
 @click.option("--name", metavar="NAME", help="A name to call the run by.")
 @with_role
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="To find the run by; any number of them.")
-@click.option("--key", metavar="KEY", help="Idempotency key: a retry with the same key gives the same run.")
+@key_option("gives the same run")
 @click.option("--link", is_flag=True, help="Let the TypeScript server see it too, as `subagent link` does.")
 def command(
     context: Context,

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from subagent_cli.cli.output import Table, age, one_line
-from subagent_cli.cli.verb import Answer, Context, text_argument, verb, with_shared, with_wait
+from subagent_cli.cli.verb import Answer, Context, key_option, text_argument, verb, with_shared, with_wait
 from subagent_cli.core.ids import short
 from subagent_cli.services import messages
 
@@ -14,7 +14,7 @@ from subagent_cli.services import messages
 def with_content(function: Any) -> Any:
     """The options that say what a new message holds."""
     for option in (
-        click.option("--key", metavar="KEY", help="Idempotency key: a retry with the same key makes one message."),
+        key_option("makes one message"),
         click.option("--in-reply-to", metavar="MESSAGE", help="The message that this one answers."),
         click.option("--content", type=text_argument, metavar="JSON", help="With --schema: its content."),
         click.option("--schema", metavar="SCHEMA", help="One of `subagent schemas`."),

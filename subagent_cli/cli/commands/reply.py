@@ -2,7 +2,7 @@
 
 import click
 
-from subagent_cli.cli.verb import Answer, Context, text_argument, verb
+from subagent_cli.cli.verb import Answer, Context, key_option, text_argument, verb
 from subagent_cli.core import command as wanted
 from subagent_cli.core.ids import short
 from subagent_cli.services import questions
@@ -15,7 +15,7 @@ _FORMS = "reply takes QUESTION ANSWER, RUN ANSWER or RUN QUESTION ANSWER"
 @click.option("--oldest", is_flag=True, help="With RUN: the oldest waiting question.")
 @click.option("--latest", is_flag=True, help="With RUN: the latest one.")
 @click.option("--all", "everything", is_flag=True, help="With RUN: every waiting question.")
-@click.option("--key", metavar="KEY", help="Idempotency key: a retry with the same key replies once.")
+@key_option("replies once")
 def command(
     context: Context, words: tuple[str, ...], oldest: bool, latest: bool, everything: bool, key: str | None
 ) -> Answer:

@@ -9,7 +9,7 @@ from subagent_cli.cli.commands.result import printed
 from subagent_cli.cli.commands.wait import told
 from subagent_cli.cli.output import print_talk
 from subagent_cli.cli.role import with_role
-from subagent_cli.cli.verb import Answer, Context, text_argument, verb
+from subagent_cli.cli.verb import Answer, Context, key_option, text_argument, verb
 from subagent_cli.core.errors import InvalidInput
 from subagent_cli.core.moment import duration
 from subagent_cli.core.run import Run
@@ -51,7 +51,7 @@ def starting(function: Any) -> Any:
                 help="Wait for the end and print the outcome, or the first question.",
             ),
             click.option("--follow", is_flag=True, callback=_alone, help="Print its log as it comes, until its end."),
-            click.option("--key", metavar="KEY", help="Idempotency key: a retry with the same key starts one."),
+            key_option("starts one"),
         )
     ):
         function = option(function)

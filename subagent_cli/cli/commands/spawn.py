@@ -4,7 +4,7 @@ import click
 
 from subagent_cli.cli.commands.run import WithCommand, variables
 from subagent_cli.cli.role import with_role
-from subagent_cli.cli.verb import Answer, Context, json_file, verb
+from subagent_cli.cli.verb import Answer, Context, json_file, key_option, verb
 from subagent_cli.core.moment import duration
 from subagent_cli.services import spawns, specs
 from subagent_cli.services.launches import Request
@@ -37,7 +37,7 @@ from subagent_cli.services.starts import Start
 @click.option("--arg", "args", multiple=True, metavar="WORD", help="One more word on the agents' command lines.")
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="To find the runs by; any number of them.")
 @click.option("--env", multiple=True, metavar="KEY=VALUE", help="A variable for the children; any number.")
-@click.option("--key", metavar="KEY", help="Idempotency key: a retry with the same key spawns one group.")
+@key_option("spawns one group")
 @click.option("--env-clear", is_flag=True, help="Give them none of your variables.")
 @click.option(
     "--max-depth", type=click.IntRange(1, 99), metavar="N", help="How deep their runs may start runs (default: 1)."
