@@ -68,7 +68,8 @@ def requested(table: object) -> DispatchSubagent:
         raise ToolValidationError(f"a dispatch is a table of {', '.join(FIELDS)}.")
     for name in table:
         if name not in FIELDS:
-            shown = str(name)[:40]
+            # Half a character in it would be an error of its own for whoever tells of this one.
+            shown = str(name)[:40].encode("utf-8", "backslashreplace").decode()
             raise ToolValidationError(f"{shown} is no field of a dispatch.", field=shown, candidates=FIELDS)
     for name in REQUIRED:
         if name not in table:

@@ -5,15 +5,17 @@ passed over; a type that is not known here refuses to be read, since ignoring it
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, get_args
+from types import UnionType
+from typing import Any, get_args, get_origin
 
 from subagent_cli.core.errors import Damaged
 from subagent_cli.core.moment import Moment, moment
+from subagent_cli.core.value import Value
 
 Record = dict[str, Any]
 
 
-class Created(NamedTuple):
+class Created(Value):
     """The run exists; `phase` says whether its process is already under way, `kept` whether a keeper of ours has it."""
 
     at: Moment
@@ -25,7 +27,7 @@ class Created(NamedTuple):
     session: str | None = None
 
 
-class Observed(NamedTuple):
+class Observed(Value):
     """Somebody else's write to `.meta.json`, as far as it is not a happening of its own.
 
     `keys` and `messages` are taken over; `odd` holds values that the document's schema has no place for.
@@ -37,7 +39,7 @@ class Observed(NamedTuple):
     odd: Mapping[str, Any] = {}
 
 
-class Asked(NamedTuple):
+class Asked(Value):
     at: Moment
     message_id: str
     question: str
@@ -49,12 +51,12 @@ class Asked(NamedTuple):
     extras: Mapping[str, Any] = {}
 
 
-class Told(NamedTuple):
+class Told(Value):
     at: Moment
     text: str
 
 
-class Replied(NamedTuple):
+class Replied(Value):
     """`by` is empty for a parent, `default` where the question's own default stepped in at its deadline."""
 
     at: Moment
@@ -65,19 +67,19 @@ class Replied(NamedTuple):
     key: str | None = None
 
 
-class Acknowledged(NamedTuple):
+class Acknowledged(Value):
     at: Moment
     message_ids: tuple[str, ...]
 
 
-class Expired(NamedTuple):
+class Expired(Value):
     at: Moment
     message_id: str
     text: str
     timestamp: str
 
 
-class Reported(NamedTuple):
+class Reported(Value):
     """A self-report: status, and a summary where one was given."""
 
     at: Moment
@@ -88,7 +90,7 @@ class Reported(NamedTuple):
     ended_at: str | None = None
 
 
-class Submitted(NamedTuple):
+class Submitted(Value):
     """The worker has decided the outcome: `word` is result or error."""
 
     at: Moment
@@ -100,7 +102,7 @@ class Submitted(NamedTuple):
     tools: tuple[str, ...] = ()
 
 
-class Stopped(NamedTuple):
+class Stopped(Value):
     """The run was ended from outside: `kind` is cancelled, timed_out or lost. A decided outcome stays.
 
     `grace` is what its process gets to end by itself, in milliseconds; `gone` says that there is none any more.
@@ -114,7 +116,7 @@ class Stopped(NamedTuple):
     gone: bool | None = None
 
 
-class Exited(NamedTuple):
+class Exited(Value):
     """The process is gone; a status that the worker reported itself stands above the exit code.
 
     `output` is what it put out last, which is the result of a run that ended well without submitting one.
@@ -128,7 +130,7 @@ class Exited(NamedTuple):
     tools: tuple[str, ...] = ()
 
 
-class Resumed(NamedTuple):
+class Resumed(Value):
     """Another attempt at an ended run; what the earlier ones came to stays. `told` are the messages that it was started
     with, `limit` is how many seconds it may take."""
 
@@ -143,7 +145,7 @@ class Resumed(NamedTuple):
     limit: float | None = None
 
 
-class Granted(NamedTuple):
+class Granted(Value):
     """An agent, or the operator, gave a capability on this run; `lasts` is in milliseconds."""
 
     at: Moment
@@ -153,14 +155,14 @@ class Granted(NamedTuple):
     lasts: int | None = None
 
 
-class Revoked(NamedTuple):
+class Revoked(Value):
     at: Moment
     grantor: str
     grantee: str
     capability: str
 
 
-class Delivered(NamedTuple):
+class Delivered(Value):
     """A message came for the agent. What it is told of it is `text`; the content stays where it is stored."""
 
     at: Moment
@@ -198,9 +200,31 @@ def _camel(field: str) -> str:
     return head + "".join(part.capitalize() for part in tail)
 
 
-_FIELDS: dict[str, list[tuple[str, str]]] = {
-    name: [(field, _camel(field)) for field in kind._fields if field != "at"] for name, kind in _TYPES.items()
-}
+def _written_as(hint: Any) -> frozenset[type]:
+    """What a field of this type is once it has been through JSON."""
+    kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    written: dict[Any, tuple[type, ...]] = {tuple: (list,), Mapping: (dict,), float: (int, float)}
+    return frozenset(found for kind in kinds for found in written.get(get_origin(kind) or kind, (kind,)))
+
+
+_ABSENT: Any = object()
+_Field = tuple[str, str, frozenset[type], Any]
+# Asked for one by one, since a call meets few of them.
+_FIELDS: dict[str, list[_Field]] = {}
+
+
+def _fields(name: str) -> list[_Field]:
+    """The fields of an event behind its moment: how they are called in Python and in JSON, what stands there, and what
+    holds where nothing does."""
+    if name not in _FIELDS:
+        kind = _TYPES[name]
+        hints, defaults = kind.__annotations__, kind._field_defaults
+        _FIELDS[name] = [
+            (field, _camel(field), _written_as(hints[field]), defaults.get(field, _ABSENT))
+            for field in kind._fields
+            if field != "at"
+        ]
+    return _FIELDS[name]
 
 
 def kind_of(event: Event) -> str:
@@ -210,7 +234,7 @@ def kind_of(event: Event) -> str:
 def record(event: Event) -> Record:
     """The event as it is written down."""
     written: Record = {"at": event.at.iso, "clock": event.at.clock, "type": kind_of(event)}
-    for field, key in _FIELDS[kind_of(event)]:
+    for field, key, *_ in _fields(kind_of(event)):
         value = getattr(event, field)
         if value is not None and value != () and value != {}:
             written[key] = value
@@ -226,13 +250,31 @@ def event(written: Record) -> Event:
             code="newer_journal",
             hint="a newer subagent wrote it: upgrade this one",
         )
-    known: dict[str, Any] = {"at": moment(str(written.get("at", "")), str(written.get("clock", "")))}
-    for field, key in _FIELDS[name]:
-        if key in written:
-            value = written[key]
-            known[field] = tuple(value) if isinstance(value, list) else value
-    try:
-        made: Event = _TYPES[name](**known)
-    except TypeError as missing:
-        raise Damaged(f"the journal holds an incomplete event: {missing}") from missing
+    at, clock = written.get("at"), written.get("clock", "")
+    if not isinstance(at, str) or not isinstance(clock, str):
+        raise _senseless("at")
+    values: list[Any] = [moment(at, clock)]
+    for _, key, kinds, default in _fields(name):
+        value = written.get(key, _ABSENT)
+        if value is _ABSENT:
+            value = default
+            if value is _ABSENT:
+                raise Damaged(f"the journal holds an incomplete event: {name} without {key}")
+        # The checksum only says that the line is as somebody wrote it.
+        elif type(value) not in kinds:
+            raise _senseless(key)
+        elif type(value) is list:
+            if not all(isinstance(item, str) for item in value):
+                raise _senseless(key)
+            value = tuple(value)
+        values.append(value)
+    made: Event = _TYPES[name](*values)
     return made
+
+
+def _senseless(key: str) -> Damaged:
+    return Damaged(
+        f"the journal holds an event that makes no sense: its {key}",
+        code="damaged_journal",
+        hint="nothing was changed; `subagent doctor --fix` saves the lines that are whole",
+    )

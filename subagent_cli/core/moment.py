@@ -6,16 +6,17 @@ anything.
 """
 
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
 
 from subagent_cli.core.errors import InvalidInput
+from subagent_cli.core.value import Value
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST, _LAST = -62_135_596_800_000, 253_402_300_799_999
+_MOST_DIGITS = 20
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
-class Moment(NamedTuple):
+class Moment(Value):
     ms: int
     boot: str = ""
     up: int = 0
@@ -32,7 +33,9 @@ class Moment(NamedTuple):
 def moment(at: str, clock: str) -> Moment:
     """The moment that a journal line speaks of."""
     boot, _, up = clock.partition("+")
-    return Moment(milliseconds(at) or 0, boot, int(up)) if up.isdecimal() else Moment(milliseconds(at) or 0)
+    # No clock has that many digits, and Python reads no number of thousands of them.
+    known = up.isdecimal() and len(up) <= _MOST_DIGITS
+    return Moment(milliseconds(at) or 0, boot, int(up)) if known else Moment(milliseconds(at) or 0)
 
 
 def earlier(stamp: str, seen: Moment) -> Moment:
@@ -54,7 +57,7 @@ def iso(ms: int) -> str:
     """As JavaScript's toISOString writes it, for years of four digits; what lies beyond them becomes their edge."""
     ms = max(_FIRST, min(ms, _LAST))
     at = _EPOCH + timedelta(milliseconds=ms)
-    return f"{at.year:04d}-{at:%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
+    return f"{at.year:04d}-{at.month:02d}-{at.day:02d}T{at.hour:02d}:{at.minute:02d}:{at.second:02d}.{ms % 1000:03d}Z"
 
 
 def milliseconds(text: str | None) -> int | None:

@@ -24,6 +24,7 @@ _ENDED = (CANCELLED, TIMED_OUT)
 _LOG_LINES, _LOG_BYTES = 50, 16_384
 _RESULT_BYTES, _ERROR_BYTES = 65_536, 4_096
 _LONGEST_PAUSE = 5.0
+_MOST_DIGITS = 9
 
 
 def look(orders: Orders) -> Run | None:
@@ -89,7 +90,9 @@ def other_keepers(orders: Orders) -> list[stop.Process]:
     """The processes that keep runs which this one started."""
     runs = _runs(orders)
     known = [_last_line(runs.layout.alive(child)) for child in runs.index.children(orders["run"])]
-    return [(int(pid), start) for pid, start in known if pid.isdigit() and start and stop.start_of(int(pid)) == start]
+    # An agent may have written anything there.
+    numbers = [(int(pid), start) for pid, start in known if start and pid.isdecimal() and len(pid) <= _MOST_DIGITS]
+    return [(pid, start) for pid, start in numbers if stop.start_of(pid) == start]
 
 
 def _runs(orders: Orders, lock_timeout: float = 0.0) -> Runs:

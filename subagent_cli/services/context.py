@@ -4,7 +4,7 @@ import os.path
 from collections.abc import Mapping
 from typing import Any
 
-from subagent_cli.core.errors import Denied, InvalidInput, NotFound, SubagentError
+from subagent_cli.core.errors import Denied, Failed, InvalidInput, NotFound, SubagentError
 from subagent_cli.core.ids import canonical
 from subagent_cli.core.value import Value
 from subagent_cli.services import settings
@@ -107,6 +107,9 @@ def _prove(context: Context) -> None:
         )
     try:
         stored = _stored_hash(context, run_id) if context.runs.exists(run_id) else None
+    except Failed:
+        # Nobody is let in, and a worker whose token is good is not told that it were not.
+        raise
     except SubagentError:
         stored = None
     if not isinstance(stored, str) or not compare_digest(stored, token_hash(token or "")):

@@ -15,8 +15,10 @@ from subagent_cli.core.run import Run
 from subagent_cli.services import access, addresses
 from subagent_cli.services.context import Context, Payload
 from subagent_cli.services.premises import place
-from subagent_cli.services.visit import Entry, Visit, entries_in, named
+from subagent_cli.services.specs import key_digest
+from subagent_cli.services.visit import Entry, Visit, entries_in, led_to, named
 from subagent_cli.store import atomic, codec, reconcile, repair
+from subagent_cli.store.index import note
 from subagent_cli.store.reader import Spec
 from subagent_cli.store.repair import DAMAGE, NOTE, WARNING, Finding
 from subagent_cli.store.runs import Runs
@@ -99,9 +101,12 @@ def _mend(visit: Visit, run_id: str, codes: set[str]) -> None:
         repair.rewrite(visit.runs.layout, run_id, visit.runs.layout.spec(run_id), codec.document(spec))
     if codes & {"missing_entries", "wrong_entries"}:
         run, spec = visit.runs.read(run_id, visit.clock.now()), visit.runs.spec(run_id)
+        damaged = _damaged_key(visit, spec)
         for path in (*_wrong(visit, run, spec), *_missing(visit, run, spec)):
             atomic.unmark(path)
         reconcile.enter(visit.runs.layout, run, spec)
+        if damaged:
+            note(damaged, run_id)
 
 
 def _findings(visit: Visit, run_id: str) -> list[Finding]:
@@ -227,7 +232,7 @@ def _wrong(visit: Visit, run: Run, spec: Spec) -> list[str]:
             case "active":
                 return run.active
             case "questions":
-                return entry.word in run.questions or index.asker(entry.word) != run.id
+                return entry.word in run.questions or led_to(index.asker, entry.word) != run.id
             case "names":
                 return bool(spec.get("name") == entry.word)
             case "children":
@@ -248,11 +253,22 @@ def _missing(visit: Visit, run: Run, spec: Spec) -> list[str]:
         wanted.append(layout.child_mark(parent, run.id))
     wanted += [layout.grant_mark(grantee, run.id) for _, grantee, _ in run.grants if is_uuid(grantee)]
     missing = [path for path in wanted if not os.path.exists(path)]
+    missing += filter(None, [_damaged_key(visit, spec)])
     for message_id in filter(is_label, run.questions):
-        asker = index.asker(message_id)
+        asker = led_to(index.asker, message_id)
         if asker != run.id and not (asker and _asked(visit, asker, message_id)):
             missing.append(layout.question_mark(message_id))
     return missing
+
+
+def _damaged_key(visit: Visit, spec: Spec) -> str | None:
+    """The entry of the key that the run was made under, if it is there and no longer says which run that is."""
+    key, parent = spec.get("key"), spec.get("parentId")
+    if not isinstance(key, str) or not isinstance(parent, str | None):
+        return None
+    digest = key_digest("create", key, parent)
+    path = visit.runs.layout.key_mark(digest)
+    return path if os.path.lexists(path) and not led_to(visit.runs.index.keyed, digest) else None
 
 
 def _asked(visit: Visit, run_id: str, message_id: str) -> bool:

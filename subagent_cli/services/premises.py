@@ -10,6 +10,7 @@ from contextlib import suppress
 
 from subagent_cli.core.errors import SubagentError
 from subagent_cli.core.ids import is_uuid
+from subagent_cli.services import group_records
 from subagent_cli.services.visit import Entry, Visit, listed, named
 from subagent_cli.store import atomic, removal, repair
 from subagent_cli.store.layout import NEW_RUN, TEMPORARY, TRASH, Layout
@@ -30,7 +31,8 @@ def place(visit: Visit) -> list[Finding]:
     else:
         text = "locks do not work on this file system: two processes could change a run at once"
         found = [] if excludes else [Finding(None, "no_locks", text, DAMAGE)]
-    return [*found, *_machine(visit, written), *_modes(visit), *_messages(visit), *_leftovers(visit, written)]
+    records = (*_messages(visit), *group_records.faults(visit))
+    return [*found, *_machine(visit, written), *_modes(visit), *records, *_leftovers(visit, written)]
 
 
 def _scratch(layout: Layout) -> tuple[bool, float]:

@@ -120,7 +120,10 @@ def bad_name(name: str) -> InvalidInput:
 
 def key_digest(verb: str, key: str, agent: str | None) -> str:
     """What a key is filed under: everybody has keys of his own, and so has every verb."""
-    return token_hash(f"{verb} {agent or ''} {key}")[:32]
+    try:
+        return token_hash(f"{verb} {agent or ''} {key}")[:32]
+    except UnicodeEncodeError as error:
+        raise InvalidInput("the key is not valid UTF-8", code="not_utf8") from error
 
 
 def same_request(context: Context, run_id: str, spec: Spec) -> None:

@@ -1,8 +1,9 @@
 """What a doctor's visit works with: the store, the clock, and the index as it was found."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from subagent_cli.core.errors import SubagentError
 from subagent_cli.core.value import Value
 from subagent_cli.store.clock import Clock
 from subagent_cli.store.layout import Layout
@@ -34,13 +35,21 @@ def entries_in(runs: Runs) -> Iterator[Entry]:
     for run_id in index.active():
         yield Entry("active", run_id, layout.active_mark(run_id), run_id)
     for word in index.questions():
-        yield Entry("questions", word, layout.question_mark(word), index.asker(word))
+        yield Entry("questions", word, layout.question_mark(word), led_to(index.asker, word))
     for digest in listed(layout.keys):
-        yield Entry("keys", digest, layout.key_mark(digest), index.keyed(digest))
+        yield Entry("keys", digest, layout.key_mark(digest), led_to(index.keyed, digest))
     for kind, folder in (("names", layout.names), ("children", layout.children), ("grants", layout.grants)):
         for word in listed(folder):
             for run_id in listed(os.path.join(folder, word)):
                 yield Entry(kind, word, os.path.join(folder, word, run_id), run_id)
+
+
+def led_to(look: Callable[[str], str | None], word: str) -> str | None:
+    """Where an entry leads; nowhere too, where it cannot be read."""
+    try:
+        return look(word)
+    except SubagentError:
+        return None
 
 
 def listed(folder: str) -> list[str]:

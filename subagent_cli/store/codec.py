@@ -90,8 +90,8 @@ def _decoded(text: str) -> tuple[Any, int]:
         raise ValueError("it is nested too deeply") from error
 
 
-def _whole(digits: str) -> int | None:
-    return int(digits) if len(digits) < _LONGEST_NUMBER else None
+def _whole(digits: str) -> float | None:
+    return int(digits) if len(digits) < _LONGEST_NUMBER else _fraction(digits)
 
 
 def _fraction(digits: str) -> float | None:

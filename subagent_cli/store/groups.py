@@ -6,6 +6,7 @@ from typing import Any
 from subagent_cli.core.errors import Damaged
 from subagent_cli.core.ids import is_uuid, names
 from subagent_cli.store import atomic, codec
+from subagent_cli.store.index import note
 from subagent_cli.store.journal import confirmed
 from subagent_cli.store.layout import TEMPORARY, Layout
 
@@ -24,9 +25,7 @@ class Groups:
         with atomic.io("write the group"):
             atomic.make_folders(self._layout.groups)
             if digest:
-                # An entry that a crash left behind names a group that never appeared.
-                atomic.unmark(self._layout.spawn_mark(digest))
-                atomic.mark(self._layout.spawn_mark(digest), group["groupId"].encode())
+                note(self._layout.spawn_mark(digest), group["groupId"])
             try:
                 atomic.create(path + TEMPORARY, codec.document(group))
                 atomic.appear(path + TEMPORARY, path)

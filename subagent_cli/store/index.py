@@ -7,6 +7,7 @@ after it, so a crash leaves too many, never too few. Readers check what an entry
 import os
 from collections.abc import Sequence
 
+from subagent_cli.core.errors import Damaged
 from subagent_cli.core.event import Asked, Event, Granted
 from subagent_cli.core.ids import is_label, is_uuid
 from subagent_cli.core.run import Run
@@ -48,8 +49,17 @@ class Index:
         return sorted(filter(is_uuid, _names(self._layout.grant_marks(grantee)))) if is_uuid(grantee) else []
 
     def keyed(self, digest: str) -> str | None:
-        """The run that was created under this idempotency key."""
-        return _content(self._layout.key_mark(digest))
+        """The run that was created under this idempotency key. An entry that was damaged is not taken for none: the
+        retry would make a second run."""
+        path = self._layout.key_mark(digest)
+        found = _word(path)
+        if found and not is_uuid(found):
+            raise Damaged(
+                f"the entry of this key names no run: {path}",
+                code="damaged_index",
+                hint="nothing was made; `subagent doctor --fix` mends it",
+            )
+        return found or None
 
     def enter(self, run_id: str, *, name: str | None, parent_id: str | None, key_digest: str | None) -> None:
         """Before a run appears."""
@@ -60,9 +70,7 @@ class Index:
             atomic.mark(self._layout.child_mark(parent_id, run_id))
             atomic.mark(self._layout.grant_mark(parent_id, run_id))
         if key_digest:
-            # An entry that a crash left behind names a run that never appeared.
-            atomic.unmark(self._layout.key_mark(key_digest))
-            atomic.mark(self._layout.key_mark(key_digest), run_id.encode())
+            note(self._layout.key_mark(key_digest), run_id)
         atomic.sync_folder(self._layout.active)
 
     def before(self, run_id: str, after: Run, events: Sequence[Event]) -> None:
@@ -90,11 +98,24 @@ def _names(folder: str) -> list[str]:
         raise atomic.failed("read the index", error) from error
 
 
+def note(path: str, word: str) -> None:
+    """What was made under an idempotency key, before it appears. A retry relies on it behind a power cut too."""
+    # An entry that a crash left behind names something that never appeared.
+    atomic.unmark(path)
+    atomic.make_folders(os.path.dirname(path))
+    atomic.create(path, word.encode())
+    atomic.sync_folder(os.path.dirname(path))
+
+
 def _content(path: str) -> str | None:
+    found = _word(path)
+    return found if found and is_uuid(found) else None
+
+
+def _word(path: str) -> str | None:
     try:
-        run_id = atomic.content(path)[:64].decode("utf-8", "replace").strip()
+        return atomic.content(path)[:64].decode("utf-8", "replace").strip()
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
     except OSError as error:
         raise atomic.failed("read the index", error) from error
-    return run_id if is_uuid(run_id) else None

@@ -14,6 +14,7 @@ from typing import Any
 from subagent_cli.core.errors import Damaged
 from subagent_cli.core.ids import is_uuid, names
 from subagent_cli.store import atomic, codec
+from subagent_cli.store.index import note
 from subagent_cli.store.journal import confirmed
 from subagent_cli.store.layout import TEMPORARY, Layout
 
@@ -94,9 +95,7 @@ class Messages:
                 return known
             message = write()
             with atomic.io("enter the message into the index"):
-                # An entry that a crash left behind names a message that never appeared.
-                atomic.unmark(path)
-                atomic.mark(path, message["id"].encode())
+                note(path, message["id"])
             self.create(message)
             return message
 

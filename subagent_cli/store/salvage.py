@@ -1,16 +1,15 @@
 """What is left of a journal: all of it where it is whole, else every line that still checks."""
 
-from typing import NamedTuple
-
 from subagent_cli.core.errors import Damaged
-from subagent_cli.core.event import Event, event
+from subagent_cli.core.event import Event, Record, event
 from subagent_cli.core.evolution import fold
 from subagent_cli.core.run import Run
+from subagent_cli.core.value import Value
 from subagent_cli.store import codec, journal
 from subagent_cli.store.layout import Layout
 
 
-class Remains(NamedTuple):
+class Remains(Value):
     """A journal as far as it can be read: bytes that are in order up to `end`, then what can be picked out."""
 
     folded: journal.Folded
@@ -36,7 +35,7 @@ def remains(layout: Layout, run_id: str) -> Remains:
         return Remains(journal.Folded(Run(run_id)))
     try:
         records, end = journal.committed(data)
-        run = fold(Run(run_id), map(event, records))
+        folded = journal.Folded(fold(Run(run_id), map(event, records)), len(records), end, journal.pictures(records))
     except Damaged as error:
         if error.code == "newer_journal":
             return Remains(journal.Folded(Run(run_id)), data, newer=error.message)
@@ -44,7 +43,7 @@ def remains(layout: Layout, run_id: str) -> Remains:
         # Whole by its checksum, and yet not what a journal says: somebody sealed it by hand.
         pass
     else:
-        return Remains(journal.Folded(run, len(records), end, journal.pictures(records)), data)
+        return Remains(folded, data)
     return _picked(run_id, data)
 
 
@@ -58,7 +57,7 @@ def _picked(run_id: str, data: bytes) -> Remains:
     for line in lines:
         try:
             record = codec.load(line) if journal.checks(line) else {}
-            happened = event(record) if record else None
+            happened = event(record) if _is_ours(record) else None
             fold(Run(run_id), (happened,) if happened else ())
         except (Damaged, ValueError, TypeError) as error:
             if isinstance(error, Damaged) and error.code == "newer_journal":
@@ -76,3 +75,8 @@ def _picked(run_id: str, data: bytes) -> Remains:
             picked.append((happened, record.get("origin")))
     lost = max(0, last - len(first) - len(picked)) + behind + bool(torn)
     return Remains(journal.Folded(fold(Run(run_id), first), len(first), end), data, tuple(picked), lost)
+
+
+def _is_ours(record: Record) -> bool:
+    """Whether what is written about an event is what we write; its checksum only says that somebody did."""
+    return type(record.get("seq")) is int and all(isinstance(record.get(key, ""), str) for key in ("meta", "origin"))

@@ -26,6 +26,7 @@ from subagent_cli.core.event import (
     kind_of,
     record,
 )
+from subagent_cli.core.moment import Moment
 from tests.core.lives import START, moments, texts
 
 json_values: st.SearchStrategy[Any] = st.recursive(
@@ -67,7 +68,8 @@ def test_every_event_survives_being_written_down(happening: Event) -> None:
 
 @given(events, st.dictionaries(texts.map(lambda text: f"later-{text}"), json_values, max_size=3))
 def test_fields_of_a_newer_release_are_passed_over(happening: Event, newer: dict[str, Any]) -> None:
-    assert event({**record(happening), **newer}) == event(record(happening))
+    written = json.loads(json.dumps(record(happening)))
+    assert event({**written, **newer}) == event(written)
 
 
 @given(events)
@@ -95,6 +97,12 @@ def test_the_fields_of_a_record_are_in_camel_case() -> None:
     }
 
 
+def test_what_is_empty_leaves_no_key_behind() -> None:
+    assert set(record(Asked(START, "m1", "Why?", "", (), None, None, None, {}))) == {
+        *("at", "clock", "type", "messageId", "question", "timestamp"),
+    }
+
+
 @pytest.mark.parametrize("value", ["", 0])
 def test_an_empty_text_and_a_zero_are_values_and_stay(value: str | int) -> None:
     happening = Exited(START, 0, "", "") if value == "" else Asked(START, "m1", "", "", deadline=0)
@@ -112,6 +120,42 @@ def test_an_unknown_type_refuses_to_be_read(type_: object) -> None:
 def test_a_record_without_a_type_refuses_to_be_read() -> None:
     with pytest.raises(Damaged):
         event({"at": START.iso, "clock": START.clock})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("at", 5),
+        ("at", None),
+        ("clock", 5),
+        ("clock", None),
+        ("messageId", 5),
+        ("messageId", None),
+        ("question", ["Why?"]),
+        ("options", "ab"),
+        ("options", ["a", 1]),
+        ("options", {"a": "b"}),
+        ("default", 1),
+        ("deadline", "5"),
+        ("deadline", 5.5),
+        ("deadline", True),
+        ("extras", ["priority"]),
+    ],
+)
+def test_a_value_that_cannot_stand_in_its_field_refuses_to_be_read(key: str, value: object) -> None:
+    asked = record(Asked(START, "m1", "Why?", START.iso, ("a", "b"), "a", 5, "k1", {"priority": 1}))
+    with pytest.raises(Damaged) as refused:
+        event({**json.loads(json.dumps(asked)), key: value})
+    assert refused.value.code == "damaged_journal"
+    named = "at" if key == "clock" else key
+    assert refused.value.message == f"the journal holds an event that makes no sense: its {named}"
+    assert refused.value.hint == "nothing was changed; `subagent doctor --fix` saves the lines that are whole"
+
+
+@pytest.mark.parametrize("value", [None, 3, 3.5, -1])
+def test_a_number_may_be_whole_or_not_and_what_may_be_missing_may_be_null(value: float | None) -> None:
+    written = {"at": START.iso, "type": "exited", "exitCode": value or 0, "timestamp": "", "summary": None}
+    assert event(written) == Exited(Moment(START.ms), value or 0, "")
 
 
 def test_a_record_that_lacks_a_field_refuses_to_be_read() -> None:
