@@ -10,7 +10,7 @@ DOCS := docs/cli.md docs/mcp.md docs/states.md
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint check format docs bench stress clean node-modules
+.PHONY: help demo test lint check format docs bench stress coverage mutation clean node-modules
 
 help: ## show this list
 	@echo "subagent: what can be made"
@@ -45,6 +45,12 @@ bench: $(READY) ## measure ourselves beside our yardsticks
 
 stress: $(READY) node-modules ## the long versions of the tests that look for lost writes
 	@if [ -d tests/stress ]; then $(PY) -m pytest --stress -o faulthandler_timeout=0 tests/stress tests/store/test_machine.py; else echo "stress: there are no stress tests yet"; fi
+
+coverage: $(READY) node-modules ## which branches of core, store, process and services the tests walk
+	@$(PY) scripts/measure.py
+
+mutation: $(READY) ## change core in small ways, and see whether its tests notice
+	@$(PY) scripts/mutation.py
 
 clean: ## remove all that make has made
 	@rm -rf $(VENV) build dist $(NODE)/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

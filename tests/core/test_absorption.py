@@ -14,7 +14,7 @@ from subagent_cli.core.absorption import absorb
 from subagent_cli.core.command import Acknowledge, Ask, Reply, Report
 from subagent_cli.core.document import EXPIRED_MARK, RUN_WORDS, Document, document_fits
 from subagent_cli.core.errors import NotFound, Refused
-from subagent_cli.core.event import Exited
+from subagent_cli.core.event import Exited, Observed, kind_of
 from subagent_cli.core.evolution import fold
 from subagent_cli.core.moment import milliseconds
 from subagent_cli.core.projection import project
@@ -623,6 +623,120 @@ def test_our_own_name_command_and_start_stay_whatever_others_write() -> None:
     document = changed(begun(), agentName="other", command="rm", startTime=later(9).iso, runId="another")
     picture = project(seen(begun(), document))
     assert [picture[key] for key in ("agentName", "command", "startTime")] == ["worker", "worker --go", START.iso]
+
+
+def kinds(run: Run, **keys: Any) -> list[str]:
+    """What is made of our picture of a run, with these keys in it."""
+    return [kind_of(event) for event in absorb(run, changed(run, **keys), START)]
+
+
+@pytest.mark.parametrize("key", ["runId", "agentName", "command", "startTime", "status", "lastUpdated"])
+def test_null_says_nothing_and_is_not_kept_aside(key: str) -> None:
+    assert kinds(asked("m1"), **{key: None}) == []
+
+
+def test_an_empty_end_is_no_end() -> None:
+    assert kinds(begun(), endTime="") == []
+
+
+def test_a_newer_report_of_others_is_a_report_and_nothing_beside_it() -> None:
+    run = do(begun(), Report(RUNNING, "half done"))
+    assert kinds(run, status="running", lastUpdated=later(5).iso, summary="almost done") == ["reported"]
+
+
+def test_the_same_summary_at_a_later_time_is_no_news() -> None:
+    run = do(begun(), Report(RUNNING, "half done"))
+    [observed] = absorb(run, changed(run, status=None, lastUpdated=later(5).iso), START)
+    assert isinstance(observed, Observed)
+    assert observed.keys == {"lastUpdated": later(5).iso}
+
+
+def test_an_ended_run_that_is_called_running_has_nothing_reported() -> None:
+    assert "reported" not in kinds(do(begun(), Report(SUCCESS)), status="running", lastUpdated=later(5).iso)
+
+
+def test_a_process_that_has_exited_reports_no_more() -> None:
+    assert kinds(begun(), status="running", exitCode=0, lastUpdated=later(5).iso) == ["observed", "exited"]
+
+
+def test_an_end_without_a_reason_is_no_failure() -> None:
+    run = seen(begun(), changed(begun(), endTime=later(5).iso))
+    assert (run.phase, run.kind, run.ended_at) == (COMPLETED, None, later(5).iso)
+
+
+@pytest.mark.parametrize(("word", "kind"), [("success", None), ("completed", None), ("error", "sub_agent_error")])
+def test_only_a_failure_has_a_kind(word: str, kind: str | None) -> None:
+    assert seen(begun(), changed(begun(), status=word)).kind == kind
+
+
+def test_an_empty_id_is_no_id_and_a_question_without_words_is_empty() -> None:
+    [question] = seen(NEW, {"messages": [{"messageId": ""}]}).questions.values()
+    assert (len(question.id), question.text) == (36, "")
+
+
+@pytest.mark.parametrize(
+    "twice",
+    [
+        [replied(), replied()],
+        [message(state="parent_acknowledged", answerContent="[expired] No."), replied(answer="[expired] No.")],
+    ],
+)
+def test_the_same_answer_twice_in_a_document_is_no_rival(twice: list[Document]) -> None:
+    assert seen(asked("m1"), changed(asked("m1"), messages=twice)).odd == {}
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        message(state="parent_replied"),
+        replied(answer=""),
+        message(state="parent_acknowledged"),
+        message(state="parent_acknowledged", answerContent="Too late."),
+    ],
+)
+def test_a_closed_message_without_an_answer_of_its_own_says_nothing_about_ours(theirs: Document) -> None:
+    assert kinds(do(asked("m1"), Reply("yes", "m1")), messages=[theirs]) == []
+
+
+def test_what_was_fetched_is_fetched_once_and_what_has_expired_never() -> None:
+    answered = do(asked("m1"), Reply("yes", "m1"))
+    expired = fold(asked("m1"), due(asked("m1"), later(DAY + 1), DAY))
+    theirs = [replied(state="acknowledged_by_subagent")]
+    assert kinds(answered, messages=theirs) == ["acknowledged"]
+    assert kinds(do(answered, Acknowledge("m1")), messages=theirs) == []
+    assert "acknowledged" not in kinds(expired, messages=theirs)
+
+
+def test_a_message_that_another_program_closed_without_a_word_says_so() -> None:
+    run = seen(asked("m1"), changed(asked("m1"), messages=[message(state="parent_acknowledged")]))
+    assert run.questions["m1"].closing == "[expired] Closed by another program; go on without an answer."
+
+
+@pytest.mark.parametrize("key", ["agentName", "command", "startTime"])
+def test_what_is_not_known_of_a_run_is_taken_from_the_document(key: str) -> None:
+    run = seen(NEW, {key: servers()[key]})
+    assert project(run)[key] == servers()[key]
+    assert absorb(run, {**project(run), key: "something else"}, START) == []
+
+
+def test_a_late_document_adds_keys_of_others_and_changes_none() -> None:
+    run = seen(asked("m1"), changed(asked("m1"), owner="ann", messages=[message(priority=1)]))
+    late = changed(run, owner="bob", colour="red", messages=[message(priority=2), message("m2")])
+    late_run = fold(run, absorb(run, late, START, late=True))
+    assert (late_run.extras, states(late_run)) == (
+        {"owner": "ann", "colour": "red"},
+        [("m1", PENDING), ("m2", PENDING)],
+    )
+    assert late_run.questions["m1"].extras == {"priority": 1}
+    assert seen(run, late).extras == {"owner": "bob", "colour": "red"}
+
+
+def test_a_new_key_in_a_message_is_news_by_itself_and_stands_before_what_happened() -> None:
+    run = asked("m1")
+    [observed] = absorb(run, changed(run, messages=[message(priority=1)]), START)
+    assert isinstance(observed, Observed)
+    both = absorb(run, changed(run, messages=[message(priority=1), message("m2"), message("m3")]), START)
+    assert [kind_of(event) for event in both] == ["observed", "asked", "asked"]
 
 
 def test_a_message_that_stands_twice_in_a_document_keeps_the_keys_and_answers_of_both() -> None:

@@ -7,12 +7,12 @@ from hypothesis import given
 
 from subagent_cli.core.command import Ask, Exit, Report, Resume, Stop, Submit
 from subagent_cli.core.errors import InvalidInput, Refused
-from subagent_cli.core.event import Exited, Stopped
+from subagent_cli.core.event import Created, Exited, Stopped
 from subagent_cli.core.evolution import fold
 from subagent_cli.core.projection import project
 from subagent_cli.core.run import CREATED, ERROR, RUNNING, SUCCESS, Run
 from subagent_cli.core.transition import KINDS, RETRYABLE, decide, lost
-from tests.core.lives import START, begun, do, kept_lives, later
+from tests.core.lives import RUN, START, begun, do, kept_lives, later
 
 CANCEL = Stop("cancelled", "Cancelled", 5000)
 AGAIN = Resume("worker --again", "go on", "new hash", "session-2")
@@ -61,6 +61,16 @@ def test_the_first_outcome_stays_and_the_same_again_is_no_harm() -> None:
         assert caught.value.code == "run_finished"
 
 
+def test_a_result_has_no_kind_whatever_is_said_with_it() -> None:
+    assert do(kept(), Submit("result", "12 notes", "network")).kind is None
+
+
+def test_what_was_only_reported_was_not_submitted() -> None:
+    run = do(kept(), Report(SUCCESS, "12 notes"))
+    with pytest.raises(Refused):
+        decide(run, Submit("result", "12 notes"), START)
+
+
 @pytest.mark.case("C2-14")
 @pytest.mark.parametrize("word", ["result", "error"])
 def test_an_empty_outcome_is_none(word: str) -> None:
@@ -93,6 +103,19 @@ def test_cancelling_twice_is_once_unless_the_second_is_in_more_of_a_hurry() -> N
     assert decide(run, CANCEL._replace(grace=9000), START) == ()
     hurried = do(run, CANCEL._replace(grace=0, text="Now!"))
     assert (hurried.stop, hurried.text) == (0, "Cancelled")
+
+
+def test_a_process_that_is_known_to_be_gone_is_written_down_however_long_it_was_given() -> None:
+    run = do(kept(), CANCEL)
+    assert (run.alive, do(run, CANCEL._replace(gone=True)).alive) == (True, False)
+    [stopped] = decide(kept(), CANCEL, START)
+    assert isinstance(stopped, Stopped)
+    assert stopped.gone is None
+
+
+def test_a_time_limit_has_nothing_to_say_to_a_run_with_an_outcome() -> None:
+    run = do(kept(), Submit("result", "12 notes"))
+    assert decide(run, Stop("timed_out", "Sub-agent timed out", 0), START) == ()
 
 
 @pytest.mark.case("C2-36")
@@ -234,6 +257,34 @@ def test_whatever_is_tried_an_ended_attempt_keeps_its_outcome(life: list[Run]) -
             assert after.exit_code == before.exit_code
         if after.attempt > before.attempt:
             assert after.attempts[-1].number == before.attempt
+
+
+def test_what_was_put_out_last_is_not_written_down_beside_an_outcome() -> None:
+    for run, output in ((kept(), "noise"), (do(kept(), Submit("result", "12 notes")), None)):
+        [exited] = decide(run, Exit(1, 0, output="noise"), START)
+        assert isinstance(exited, Exited)
+        assert exited.output == output
+
+
+def test_a_run_that_ended_well_has_no_kind_of_failure() -> None:
+    assert do(kept(), Exit(1, 0)).kind is None
+
+
+def test_the_tools_that_the_worker_named_stand_above_those_that_were_seen() -> None:
+    seen = Exit(1, 0, tools=("Bash",))
+    assert do(kept(), seen).tools == ("Bash",)
+    assert do(kept(), Submit("result", "12 notes", tools=("Read",)), seen).tools == ("Read",)
+
+
+def test_an_attempt_without_a_key_leaves_none_behind() -> None:
+    run = do(do(kept(), Exit(1, 0)), AGAIN._replace(key="None"), Exit(2, 0), AGAIN)
+    assert (run.attempt, list(run.keys)) == (3, ["resume None"])
+
+
+def test_a_run_begins_its_first_attempt_when_it_is_made() -> None:
+    run = fold(Run(RUN), [Created(START, RUN, "worker", "worker --go", RUNNING, True, "session-1")])
+    assert (run.attempt, run.session, run.kept) == (1, "session-1", True)
+    assert (run.started_at, run.launched_at, run.active_at) == (START.iso, START.iso, START.iso)
 
 
 def test_a_foreign_exit_code_is_no_keepers_word() -> None:

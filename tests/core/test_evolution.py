@@ -15,6 +15,9 @@ from subagent_cli.core.event import (
     Observed,
     Replied,
     Reported,
+    Resumed,
+    Stopped,
+    Submitted,
     Told,
 )
 from subagent_cli.core.evolution import NOTES_KEPT, evolve, fold
@@ -130,6 +133,7 @@ def test_what_happens_to_a_message_that_nobody_asked_makes_no_question(message_i
 def test_the_newest_notes_are_kept() -> None:
     run = fold(begun(), [Told(START, str(number)) for number in range(NOTES_KEPT + 3)])
     assert [note.text for note in run.notes] == [str(number) for number in range(3, NOTES_KEPT + 3)]
+    assert NOTES_KEPT == 10
 
 
 def test_a_question_of_ours_is_as_old_as_its_event() -> None:
@@ -145,6 +149,49 @@ def test_a_question_of_others_is_as_old_as_its_stamp_says() -> None:
 def test_the_first_end_time_stays() -> None:
     run = fold(begun(), [Reported(later(1), SUCCESS, None, ended_at=later(-7).iso), Exited(later(9), 0, later(9).iso)])
     assert run.ended_at == later(-7).iso
+
+
+@pytest.mark.parametrize(("timestamp", "ended_at"), [(later(-7).iso, later(-7).iso), (None, later(1).iso)])
+def test_a_run_ends_when_its_report_says_or_else_when_it_came(timestamp: str | None, ended_at: str) -> None:
+    assert fold(begun(), [Reported(later(1), SUCCESS, timestamp)]).ended_at == ended_at
+
+
+@pytest.mark.parametrize(("kind", "summary"), [(None, "12 notes"), ("network", "[network] 12 notes")])
+def test_a_submitted_outcome_is_the_summary_too_headed_by_its_kind(kind: str | None, summary: str) -> None:
+    word = "error" if kind else "result"
+    run = fold(begun(), [Submitted(later(1), word, "12 notes", later(2).iso, kind)])
+    assert (run.outcome, run.summary, run.ended_at, run.updated_at) == (
+        "12 notes",
+        summary,
+        later(2).iso,
+        later(2).iso,
+    )
+
+
+def test_a_process_that_is_gone_stays_gone_and_was_active_until_then() -> None:
+    stopped = Stopped(later(1), "cancelled", "Cancelled", later(1).iso, 5000)
+    run = evolve(begun(kept=True), stopped)
+    assert (run.gone, run.stop, run.active_at) == (False, 5000, START.iso)
+    run = evolve(run, Stopped(later(2), "lost", "gone", later(2).iso, gone=True))
+    assert (run.gone, run.stop, run.active_at) == (True, 5000, later(2).iso)
+    run = evolve(run, stopped._replace(timestamp=later(3).iso))
+    assert (run.gone, run.active_at) == (True, later(2).iso)
+
+
+def test_another_attempt_of_a_run_that_goes_on_is_none() -> None:
+    again = Resumed(later(1), 2, "worker --again", "go on", "hash", limit=60.5)
+    assert evolve(begun(kept=True), again)._replace(changed=None) == begun(kept=True)._replace(changed=None)
+
+
+def test_another_attempt_has_its_own_beginning_and_its_own_limit() -> None:
+    again = Resumed(later(5), 2, "worker --again", "go on", "hash", "session-2", limit=60.5)
+    run = evolve(do(begun(kept=True), Report(SUCCESS)), again)
+    assert (run.started_at, run.launched_at, run.active_at) == (START.iso, later(5).iso, later(5).iso)
+    assert (run.limit, run.session, run.token_hash, run.command) == (60.5, "session-2", "hash", "worker --again")
+
+
+def test_an_end_that_was_observed_is_the_end() -> None:
+    assert evolve(begun(), Observed(START, {"endTime": "yesterday"})).ended_at == "yesterday"
 
 
 @pytest.mark.case("X8")

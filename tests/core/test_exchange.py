@@ -254,6 +254,21 @@ def test_of_a_reply_to_its_own_message_an_agent_is_told_by_whoever_wrote_it() ->
     assert holds(run, D) == set()
 
 
+def test_a_message_that_an_agent_was_only_told_of_can_still_be_sent_to_it_and_then_wants_a_reply() -> None:
+    run = do(born(), message()._replace(notice=True), message(text="Message received again"))
+    assert (run.inbox["m1"].notice, run.inbox["m1"].text) == (False, "Message received again")
+    late = Delivered(START, "m1", A, "Message received late", "5a" * 32)
+    assert fold(run, [late]).inbox == run.inbox
+
+
+def test_an_agent_is_told_once_of_a_reply_and_an_ordinary_message_is_marked_as_nothing_else() -> None:
+    told = message()._replace(notice=True)
+    assert decide(do(born(), told), told, START) == ()
+    [delivered] = decide(born(), message(), START)
+    assert isinstance(delivered, Delivered)
+    assert delivered.notice is None
+
+
 def test_what_an_attempt_was_started_for_is_counted_message_by_message() -> None:
     ended = fold(begun(SUCCESS, kept=True), [Delivered(START, name, A, "text", "00") for name in ("m1", "m2")])
     assert [delivery.told for delivery in ended.inbox.values()] == [0, 0]

@@ -92,7 +92,7 @@ def test_who_was_started_has_no_right_on_who_started_it(right: str) -> None:
 )
 def test_a_right_that_nobody_knows_is_nobodys(caller: str, capabilities: set[str]) -> None:
     assert not allowed("delete", caller, RUN, PARENT, capabilities)
-    assert not allowed("", caller, RUN, PARENT, capabilities)
+    assert allowed("", caller, RUN, PARENT, capabilities) is False
 
 
 @pytest.mark.parametrize("parent", [None, 7, "", ["parent"]])

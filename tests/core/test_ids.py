@@ -6,7 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subagent_cli.core.ids import digits, is_label, is_uuid, names, short, uuid7
+from subagent_cli.core.ids import (
+    are_timed,
+    are_uuids,
+    canonical,
+    digits,
+    is_label,
+    is_timed,
+    is_uuid,
+    names,
+    short,
+    uuid7,
+)
 
 ID = "0199c7d4-4c00-7abc-8def-0123456789ab"
 
@@ -32,6 +43,11 @@ def test_an_id_carries_all_noise_that_version_and_variant_leave_room_for(ms: int
     number = uuid.UUID(uuid7(ms, noise)).int
     kept = (1 << 80) - 1 & ~(0xF << 76) & ~(0x3 << 62)
     assert number & kept == int.from_bytes(noise, "big") & kept
+
+
+@given(times, noises)
+def test_more_noise_than_fits_changes_nothing(ms: int, noise: bytes) -> None:
+    assert uuid7(ms, noise + b"more") == uuid7(ms, noise)
 
 
 @given(times, times, noises, noises)
@@ -74,6 +90,8 @@ def test_every_uuid_that_the_server_takes_is_taken(text: str) -> None:
         "919108f7-52d1-4320-9bac-f847db4148a8\n",
         "919108f7-52d1-4320-9bac-f847db4148a/",
         "919108f7-52d1-4320-9bac-f847db4148ag",
+        "919108f7-52d1-4320-9bac-f847db4148aX",
+        "-19108f7-52d1-4320-9bac-f847db4148a8",
         "919108f7-52d1-43209-bac-f847db4148a8",
         "919108f7/52d1/4320/9bac/f847db4148a8",
         "٠١٢٣٤٥٦٧-52d1-4320-9bac-f847db4148a8",
@@ -86,6 +104,34 @@ def test_nothing_else_is_an_id(text: str) -> None:
 @given(st.text())
 def test_only_hexadecimal_digits_and_dashes_in_their_places_are_an_id(text: str) -> None:
     assert not is_uuid(text) or str(uuid.UUID(text)) == text.lower()
+
+
+@pytest.mark.parametrize("typed", [ID, ID.upper(), ID.replace("-", ""), ID.replace("-", "").upper()])
+def test_a_whole_id_has_one_form_in_which_it_is_compared(typed: str) -> None:
+    assert canonical(typed) == ID
+
+
+@pytest.mark.parametrize("word", ["my-run", "operator", "", ID[:-1], "456789ab", "0" * 31, "0" * 33])
+def test_any_other_word_is_compared_as_it_is(word: str) -> None:
+    assert canonical(word) == word
+
+
+@pytest.mark.parametrize(
+    ("text", "timed"),
+    [
+        (ID, True),
+        (ID.upper(), True),
+        ("017f22e2-79b0-7cc3-98c4-dc0c0c07398f", True),
+        ("017f22e2-79b0-7cc3-b8c4-dc0c0c07398f", True),
+        ("017f22e2-79b0-7cc3-78c4-8c0c0c07398f", False),
+        ("017f22e2-79b0-6cc3-98c4-dc0c0c07398f", False),
+        ("017f22e2-79b0-7cc3-X8c4-dc0c0c07398f", False),
+        ("017f22e7-7971-4cc7-98c4-dc0c0c07398f", False),
+        ("017f22e7-7971-4cc7-18c4-dc0c0c07398f", False),
+    ],
+)
+def test_an_id_begins_with_a_clock_where_version_and_variant_say_so(text: str, timed: bool) -> None:
+    assert is_timed(text) is timed
 
 
 def test_people_see_the_last_eight_digits() -> None:
@@ -126,7 +172,7 @@ def test_the_middle_of_an_id_does_not_name_it() -> None:
     assert not names("4c007abc", ID)
 
 
-@pytest.mark.parametrize("text", ["a", "build-2", "v1.0_final", "größe", "名前", "x" * 128])
+@pytest.mark.parametrize("text", ["a", "X1", "_", "_-.", "build-2", "v1.0_final", "größe", "名前", "x" * 128])
 def test_a_label_is_letters_digits_dot_dash_and_underscore(text: str) -> None:
     assert is_label(text)
 
@@ -136,3 +182,70 @@ def test_a_label_is_letters_digits_dot_dash_and_underscore(text: str) -> None:
 )
 def test_a_label_cannot_hide_climb_or_pass_for_an_option(text: str) -> None:
     assert not is_label(text)
+
+
+NEARLY = st.sampled_from(
+    [
+        "019a7b35-92fb-7377-b5c3-8848225a7457",
+        "019A7B35-92FB-7377-B5C3-8848225A7457",
+        "019a7b35-92fb-4377-b5c3-8848225a7457",
+        "019a7b35-92fb-7377-75c3-8848225a7457",
+        "019a7b35-92fb-7377-b5c3-8848225a745",
+        "019a7b35-92fb-7377-b5c3-8848225a74577",
+        "019a7b3-592fb-7377-b5c3-8848225a7457",
+        "019a7b35-92fb-7377-b5c3-8848225a-457",
+        "019a7b35-92fb-7377-b5c3-8848225a745g",
+        "019a7b35-92fb-7377-b5c3-8848225a745é",
+        "------------------------------------",
+        "",
+    ]
+)
+
+
+@given(st.lists(NEARLY | st.text(max_size=40), max_size=6))
+def test_many_words_are_told_from_ids_as_each_of_them_is(words: list[str]) -> None:
+    assert are_uuids(words) == all(map(is_uuid, words))
+    uuids = list(filter(is_uuid, words))
+    assert are_timed(uuids) == all(map(is_timed, uuids))
+
+
+@pytest.mark.parametrize("words", [[], [ID], [ID, ID.upper()], [ID] * 40])
+def test_ids_are_ids_together_too(words: list[str]) -> None:
+    assert are_uuids(words)
+    assert are_timed(words)
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        ID[:-1],
+        ID + "a",
+        "",
+        "\ud800" * 36,
+        "é" + ID[1:],
+        "g" + ID[1:],
+        ID[:8] + "0" + ID[9:],
+        ID[:23] + "0" + ID[24:],
+        "-" + ID[1:],
+    ],
+)
+def test_one_word_that_is_no_id_spoils_the_whole(word: str) -> None:
+    assert not are_uuids([ID, word, ID])
+    assert not are_uuids([word])
+
+
+def test_words_that_only_together_have_the_length_of_ids_are_none() -> None:
+    assert not are_uuids([ID[:-1], ID[-1] + ID])
+
+
+@pytest.mark.parametrize("variant", "89abAB")
+def test_all_variants_that_have_a_clock_may_stand_together(variant: str) -> None:
+    uuids = [f"{ID[:19]}{letter}{ID[20:]}" for letter in "89abAB"]
+    assert are_timed(uuids)
+    assert are_timed([ID, uuids["89abAB".index(variant)]])
+
+
+@pytest.mark.parametrize("place", [14, 19])
+@pytest.mark.parametrize("letter", "06X")
+def test_one_id_without_a_clock_spoils_the_whole(place: int, letter: str) -> None:
+    assert not are_timed([ID, f"{ID[:place]}{letter}{ID[place + 1 :]}", ID])

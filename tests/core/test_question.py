@@ -49,6 +49,14 @@ def test_the_four_states_have_the_servers_four_words() -> None:
     }
 
 
+def test_the_four_states_are_called_as_everybody_is_shown_them() -> None:
+    assert (PENDING, ANSWERED, RETRIEVED, EXPIRED) == ("PENDING", "ANSWERED", "RETRIEVED", "EXPIRED")
+
+
+def test_a_question_is_pending_and_holds_nothing_else_until_it_is_said() -> None:
+    assert PLAIN[4:] == (PENDING, None, None, (), None, None, {})
+
+
 @pytest.mark.case("C1-09", "X7")
 def test_a_pending_message_has_no_answer_keys() -> None:
     assert message(PLAIN) == {

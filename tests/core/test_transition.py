@@ -128,6 +128,16 @@ def test_an_event_moves_a_run_as_the_table_says_or_not_at_all(phase: str, trigge
     assert fold(at(phase), [TRIGGERS[trigger]]).phase == (lawful(phase, trigger) or phase)
 
 
+def test_a_success_takes_a_better_summary_and_keeps_it() -> None:
+    run = do(begun(), Report(SUCCESS, "done"))
+    assert do(run, Report(SUCCESS, "done, and tidied up"), now=later(5)).summary == "done, and tidied up"
+
+
+def test_a_reported_error_is_an_error_of_the_worker() -> None:
+    assert do(begun(), Report(ERROR)).kind == "sub_agent_error"
+    assert do(begun(), Report(SUCCESS)).kind is None
+
+
 @pytest.mark.case("C1-15", "C2-35", "X22")
 @pytest.mark.parametrize(("phase", "trigger"), list(product(PHASES, COMMANDS)))
 def test_a_command_is_held_against_the_table(phase: str, trigger: str) -> None:
@@ -516,6 +526,23 @@ def test_a_key_of_another_reply_is_refused(other: Reply) -> None:
     refused = refusal(do(asked("m1", "m2"), Reply("yes", "m1", key="k")), other)
     assert isinstance(refused, Refused)
     assert refused.code == "key_reused"
+
+
+def test_a_repeated_reply_to_all_is_held_against_every_question_that_it_closed() -> None:
+    run = do(begun(), Ask("m1", "Which?", ("a", "b")), Ask("m2", "How many?"), Reply("1", which=ALL, key="k"))
+    assert decide(run, Reply("1", which=ALL, key="k"), later(5)) == ()
+    assert refusal(run, Reply("a", which=ALL, key="k")).code == "key_reused"
+
+
+def test_a_repeated_reply_passes_over_a_question_that_is_not_there() -> None:
+    run = fold(asked("m1"), [Replied(START, "a ghost", "yes", START.iso, key="k")])
+    assert decide(run, Reply("yes", key="k"), later(5)) == ()
+
+
+def test_a_key_may_be_any_word_and_is_never_taken_for_none() -> None:
+    run = do(begun(), Ask("m1", "Which?", key="None"), Reply("yes", "m1", key="None"))
+    run = do(run, Ask("m2", "Which?"), Reply("no", "m2"))
+    assert [question.closing for question in run.questions.values()] == ["yes", "no"]
 
 
 def test_asks_and_replies_do_not_share_their_keys() -> None:

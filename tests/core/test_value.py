@@ -63,6 +63,7 @@ def test_a_value_answers_as_the_librarys_own_does(question: str) -> None:
         lambda kind: kind(number=1),
         lambda kind: kind("a", 1, (), "too many"),
         lambda kind: kind("a", name="twice"),
+        lambda kind: kind("a", 1, (), number=2),
         lambda kind: kind("a", unknown=1),
         lambda kind: kind._make(["a"] * 4),
     ],
@@ -90,3 +91,12 @@ def test_a_value_may_have_words_of_its_own_and_is_recognised_by_its_kind() -> No
             assert (name, value.doubled, Ours.__doc__) == ("a", 42, "A place.")
         case _:
             pytest.fail("it was not recognised")
+
+
+def test_a_mistake_is_told_by_the_names_of_the_places() -> None:
+    with pytest.raises(TypeError, match=r"^Ours takes name, number, more; wrong: name, other$"):
+        Ours(other=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"^Ours takes name, number, more; wrong: 4$"):
+        Ours("a", 1, (), 4)  # type: ignore[call-arg]
+    with pytest.raises(ValueError, match=r"^Ours has no other, another$"):
+        Ours("a")._replace(other=1, another=2)  # type: ignore[call-arg]
