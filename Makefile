@@ -43,8 +43,8 @@ docs: $(READY) ## write the generated parts of the documents anew
 bench: $(READY) ## measure ourselves beside our yardsticks
 	@$(PY) scripts/bench.py
 
-stress: $(READY) node-modules ## the long versions of the tests that look for lost writes
-	@if [ -d tests/stress ]; then $(PY) -m pytest --stress -o faulthandler_timeout=0 tests/stress tests/store/test_machine.py; else echo "stress: there are no stress tests yet"; fi
+stress: $(READY) node-modules ## a quarter of an hour of trying to lose something, and a table of what came of it
+	@$(PY) -m pytest --stress -n $(JOBS) --dist load --maxschedchunk 1 -o faulthandler_timeout=0 tests/stress
 
 coverage: $(READY) node-modules ## which branches of core, store, process and services the tests walk
 	@$(PY) scripts/measure.py

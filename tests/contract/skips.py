@@ -1,7 +1,7 @@
 """A skip is a test that did not run, so an unexpected one fails.
 
-Promise: a test or a module may be skipped only with a reason that begins with `needs node` or `needs git`, and only
-where node with its modules, or git, really is missing. Any other skip becomes a failure that names itself, in any run.
+Promise: a test or a module may be skipped only with a reason that begins with `needs` and one of the things named here,
+and only where that really is missing. Any other skip becomes a failure that names itself, in any run.
 """
 
 from collections.abc import Generator
@@ -10,8 +10,17 @@ import pytest
 
 from tests.compat import nodejs
 from tests.process import originals
+from tests.stress import small_disk, tracing
 
 Report = pytest.TestReport | pytest.CollectReport
+
+# The `missing` of each says why it cannot be had here, and nothing where it can.
+NEEDS = {
+    "needs node": nodejs,
+    "needs git": originals,
+    "needs strace": tracing,
+    "needs tmpfs": small_disk,
+}
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -33,9 +42,7 @@ def _judge(report: Report) -> None:
     if not report.skipped:
         return
     reason = _reason(report)
-    if reason.startswith("needs node") and nodejs.missing():
-        return
-    if reason.startswith("needs git") and originals.missing():
+    if any(reason.startswith(need) and judge.missing() for need, judge in NEEDS.items()):
         return
     report.outcome = "failed"
     report.longrepr = f"unexpected skip of {report.nodeid}: {reason}"
