@@ -40,7 +40,7 @@ format: $(READY) ## format the code and mend what can be mended by machine
 docs: $(READY) ## write the generated parts of the documents anew
 	@$(PY) -m cogapp -r --verbosity=1 $(DOCS)
 
-bench: $(READY) ## measure ourselves beside our yardsticks
+bench: $(READY) node-modules ## measure ourselves beside our yardsticks
 	@$(PY) scripts/bench.py
 
 stress: $(READY) node-modules ## a quarter of an hour of trying to lose something, and a table of what came of it

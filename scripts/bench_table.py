@@ -1,29 +1,21 @@
-"""What every benchmark here is made of: a row and its table, a process that is timed, rounds in a shuffled order.
+"""What a benchmark comes to: rows, which the parts fill, and their tables as text and as Markdown.
 
-Nothing in here measures anything of its own accord: bench.py says what is measured.
+Promises: a row that rests on an imitation of ours never stands in the same table as one that does not.
 """
 
-import os
-import random
-import select
-import signal
-import sys
-import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from statistics import median
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from subagent_cli.services.context import Context, open_context
-
-SUBAGENT = os.path.join(os.path.dirname(sys.executable), "subagent")
-# How long a process that was told to wait may take to get there, in seconds.
-SETTLING = 0.02
-PATIENCE = 10.0
+HEAD = ("what", "ours", "yardstick", "", "ratio", "goal", "verdict", "stretch goal")
+TO_THE_RIGHT = (False, True, True, False, True, True, False, False)
 
 
 class Row(NamedTuple):
-    """One line of the table. `goal` bounds ours / yardstick: from above for times, from below for rates."""
+    """One figure beside its yardstick. `goal` and `stretch` bound the ratio, which is ours / yardstick.
+
+    It is bounded from above for times and sizes, from below for rates. `faster` turns the ratio of two times around, so
+    that it says how many times faster we are. `imitation` says that the yardstick is something that we made ourselves.
+    """
 
     what: str
     ours: float
@@ -31,147 +23,96 @@ class Row(NamedTuple):
     beside: str
     unit: str
     goal: float | None = None
+    stretch: float | None = None
+    faster: bool = False
+    imitation: bool = False
 
     @property
     def ratio(self) -> float:
-        return self.ours / self.yardstick
+        return self.yardstick / self.ours if self.faster else self.ours / self.yardstick
 
     @property
     def sign(self) -> str:
-        return "≥" if self.unit.endswith("/s") else "≤"
+        return "≥" if self.faster or self.unit.endswith("/s") else "≤"
 
     @property
     def verdict(self) -> str:
-        if self.goal is None:
+        return self._against(self.goal)
+
+    @property
+    def stretch_verdict(self) -> str:
+        return self._against(self.stretch)
+
+    def _against(self, limit: float | None) -> str:
+        if limit is None:
             return ""
-        good = self.ratio >= self.goal if self.sign == "≥" else self.ratio <= self.goal
-        return "met" if good else "missed"
+        return "met" if (self.ratio >= limit if self.sign == "≥" else self.ratio <= limit) else "missed"
 
 
-class Case(NamedTuple):
-    """A process to start: its words, where, in which environment; made anew for each round, outside the timing."""
+class Line(NamedTuple):
+    """One line of a drawing: what was measured at each amount. Yardsticks are not `ours`."""
 
-    words: tuple[str, ...]
-    environment: dict[str, str]
-    folder: str
-
-
-def say(text: str) -> None:
-    print(f"bench: {text}", file=sys.stderr, flush=True)
+    name: str
+    points: Sequence[tuple[float, float]]
+    ours: bool
 
 
-def environment(home: str, **changes: str) -> dict[str, str]:
-    """What every process here is started with: nothing of the caller's own settings, and none of Python's either,
-    which may forbid the compiled files that an installed program has. They too lie in the temporary folder."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SUBAGENT_", "PYTHON"))}
-    compiled = os.path.join(home, "compiled")
-    return {**kept, "PYTHONPYCACHEPREFIX": compiled, "XDG_CONFIG_HOME": home, "XDG_STATE_HOME": home, **changes}
+class Curve(NamedTuple):
+    """A drawing: how a cost in milliseconds grows with an amount. `note` says what the dashed lines are."""
+
+    name: str
+    title: str
+    note: str
+    amount: str
+    lines: Sequence[Line]
 
 
-def opened(root: str) -> Context:
-    return open_context({"runs_dir": root})
+class Part(NamedTuple):
+    """What one part of the benchmark found, and what it left out because something is missing here."""
+
+    name: str
+    rows: Sequence[Row]
+    left_out: Sequence[str] = ()
+    curve: Curve | None = None
+
+    def only(self, imitation: bool) -> "Part":
+        return self._replace(rows=[row for row in self.rows if row.imitation is imitation])
 
 
-def finished(pid: int) -> int:
-    """The exit code of a process that was started here. Whoever interrupts us waits for its end too, so that what it
-    makes can be tidied up."""
-    try:
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    except BaseException:
-        with suppress(ChildProcessError):
-            os.waitpid(pid, 0)
-        raise
+def table(parts: Iterable[Part]) -> str:
+    """For a terminal: one table, in which each part has a heading of its own."""
+    parts = [part for part in parts if part.rows]
+    lines = [HEAD, *(_cells(row) for part in parts for row in part.rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    shown = [_line(HEAD, widths)]
+    for part in parts:
+        shown += ["", part.name, *(_line(_cells(row), widths) for row in part.rows)]
+    return "\n".join(shown)
 
 
-def started(case: Case) -> float:
-    """Milliseconds from starting the process to its end."""
-    os.chdir(case.folder)
-    talk = os.path.join(case.environment["XDG_STATE_HOME"], "stderr")
-    files = [
-        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-        (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
-        (os.POSIX_SPAWN_OPEN, 2, talk, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600),
-    ]
-    begin = time.perf_counter()
-    pid = os.posix_spawn(case.words[0], case.words, case.environment, file_actions=files)
-    code = finished(pid)
-    end = time.perf_counter()
-    if code != 0:
-        with open(talk, encoding="utf-8", errors="replace") as file:
-            raise RuntimeError(f"{' '.join(case.words)} ended with {code}: {file.read().strip()}")
-    return (end - begin) * 1000
-
-
-def shuffled(measures: dict[str, Callable[[], float]], rounds: int) -> dict[str, float]:
-    """The median of each measure over rounds that take all of them in a new order; a first round does not count."""
-    found: dict[str, list[float]] = {name: [] for name in measures}
-    names = list(measures)
-    for turn in range(rounds + 1):
-        random.shuffle(names)
-        for name in names:
-            value = measures[name]()
-            if turn:
-                found[name].append(value)
-    return {name: median(values) for name, values in found.items()}
-
-
-class Beside:
-    """A process beside this one that waits for one thing after the other and says when it had it."""
-
-    def __init__(self, wait: Callable[[str], object]) -> None:
-        words, self._words = os.pipe()
-        self._times, times = os.pipe()
-        self._pid = os.fork()
-        if self._pid == 0:
-            self._serve(wait, words, times)
-        os.close(words)
-        os.close(times)
-
-    def waits(self, word: str) -> None:
-        """Tells it what to wait for, and gives it the time to get there."""
-        os.write(self._words, f"{word}\n".encode())
-        time.sleep(SETTLING)
-
-    def had_it(self) -> float:
-        if not select.select([self._times], [], [], PATIENCE)[0]:
-            raise RuntimeError("a process that waits was not woken")
-        return float(os.read(self._times, 100))
-
-    def end(self) -> None:
-        for fd in (self._words, self._times):
-            os.close(fd)
-        # Its pipe may stay open in another process that was forked later, so the end of it is no sign.
-        os.kill(self._pid, signal.SIGKILL)
-        os.waitpid(self._pid, 0)
-
-    def _serve(self, wait: Callable[[str], object], words: int, times: int) -> None:
-        """All that the other process does until it is ended. It must not return."""
-        try:
-            while True:
-                wait(os.read(words, 100).decode().strip())
-                os.write(times, repr(time.monotonic()).encode())
-        finally:
-            os._exit(1)
+def markdown(parts: Iterable[Part]) -> str:
+    """The same for a document."""
+    lines = [f"| {' | '.join(HEAD)} |", f"|{'|'.join('--:' if right else '---' for right in TO_THE_RIGHT)}|"]
+    for part in parts:
+        if part.rows:
+            lines.append(f"| **{part.name}** |{' |' * (len(HEAD) - 1)}")
+            lines += [f"| {' | '.join(_cells(row))} |" for row in part.rows]
+    return "\n".join(lines)
 
 
 def figure(value: float, unit: str) -> str:
-    return f"{value:,.0f} {unit}" if value >= 1000 else f"{value:.{1 if value >= 1 else 2}f} {unit}"
+    if value >= 1000:
+        return f"{value:,.0f} {unit}"
+    return f"{value:.{1 if value >= 1 else 2}f} {unit}"
 
 
-def table(rows: Sequence[Row]) -> str:
-    cells = [("what", "ours", "yardstick", "", "ratio", "goal", "verdict")]
-    for row in rows:
-        goal = f"{row.sign} {row.goal:g}" if row.goal is not None else ""
-        yardstick = figure(row.yardstick, row.unit)
-        cells.append(
-            (row.what, figure(row.ours, row.unit), yardstick, row.beside, f"{row.ratio:.2f}", goal, row.verdict)
-        )
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    to_the_right = (False, True, True, False, True, True, False)
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(line, widths, to_the_right, strict=True)
-        ).rstrip()
-        for line in cells
-    )
+def _cells(row: Row) -> tuple[str, ...]:
+    goal = f"{row.sign} {row.goal:g}" if row.goal is not None else ""
+    stretch = f"{row.sign} {row.stretch:g} {row.stretch_verdict}" if row.stretch is not None else ""
+    ours, yardstick = figure(row.ours, row.unit), figure(row.yardstick, row.unit)
+    return (row.what, ours, yardstick, row.beside, f"{row.ratio:.2f}", goal, row.verdict, stretch)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    padded = zip(cells, widths, TO_THE_RIGHT, strict=True)
+    return "  ".join(cell.rjust(width) if right else cell.ljust(width) for cell, width, right in padded).rstrip()
