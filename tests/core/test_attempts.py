@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 
-from subagent_cli.core.command import Ask, Exit, Report, Resume, Stop, Submit
+from subagent_cli.core.command import Ask, Command, Exit, Report, Resume, Stop, Submit
 from subagent_cli.core.errors import InvalidInput, Refused
 from subagent_cli.core.event import Created, Exited, Stopped
 from subagent_cli.core.evolution import fold
@@ -212,6 +212,23 @@ def test_a_new_attempt_is_running_and_the_old_outcome_stays() -> None:
         1,
     )
     assert do(run, Submit("result", "done"), Exit(2, 0)).attempts == run.attempts
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        (Submit("result", "12 notes", artifacts=("notes.md",), tools=("Bash",)), Exit(1, 0)),
+        (CANCEL, Exit(1, 143)),
+        (CANCEL._replace(gone=True),),
+        (Report(SUCCESS, "12 notes"), Exit(1, 0)),
+    ],
+)
+def test_nothing_of_the_attempt_before_is_that_of_the_next(end: tuple[Command, ...]) -> None:
+    own = ("exit_code", "ended_at", "summary", "kind", "outcome", "artifacts", "tools", "gone", "stop", "submitted")
+    ended, again = do(kept(), *end), do(do(kept(), *end), AGAIN, now=later(1000))
+    fresh = Run(RUN)
+    assert {field: getattr(again, field) for field in own} == {field: getattr(fresh, field) for field in own}
+    assert any(getattr(ended, field) != getattr(fresh, field) for field in own)
 
 
 @pytest.mark.case("C3-03")

@@ -11,9 +11,21 @@ from subagent_cli.core.grant import CAPABILITIES, OPERATOR, Grant
 from subagent_cli.core.moment import Moment
 from subagent_cli.core.question import PENDING, Question
 from subagent_cli.core.run import CREATED, Run
+from subagent_cli.core.transition import (
+    CANCELLED,
+    CANCELLED_TEXT,
+    FAILURE,
+    KINDS,
+    LOST,
+    LOST_TEXT,
+    RESULT,
+    RETRYABLE,
+    TIMED_OUT,
+    TIMED_OUT_TEXT,
+)
 from tests.core.lives import RUN, START, later
 
-KINDS: tuple[Any, ...] = (*get_args(Event), *get_args(Command), Run, Question, Grant, Delivery, Moment)
+VALUES: tuple[Any, ...] = (*get_args(Event), *get_args(Command), Run, Question, Grant, Delivery, Moment)
 # The few that begin somewhere.
 BEGIN: dict[tuple[Any, str], object] = {
     (Reply, "which"): ONLY,
@@ -26,7 +38,7 @@ BEGIN: dict[tuple[Any, str], object] = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", VALUES)
 def test_what_is_left_out_is_nothing(kind: Any) -> None:
     for field, value in kind._field_defaults.items():
         if (kind, field) in BEGIN:
@@ -48,3 +60,20 @@ def test_the_words_that_callers_type_and_read_are_these() -> None:
     assert (ONLY, OLDEST, LATEST, ALL) == ("only", "oldest", "latest", "all")
     assert CAPABILITIES == ("read_transcript", "send_messages", "administer_grants")
     assert OPERATOR == "operator"
+    assert (RESULT, FAILURE) == ("result", "error")
+    assert KINDS == (
+        "auth",
+        "rate_limit",
+        "network",
+        "invalid_request",
+        "server_error",
+        "timed_out",
+        "cancelled",
+        "sub_agent_error",
+        "context_exhausted",
+        "content_filter",
+    )
+    assert RETRYABLE == ("network", "rate_limit", "server_error", "timed_out")
+    assert (CANCELLED, TIMED_OUT, LOST) == ("cancelled", "timed_out", "lost")
+    assert (CANCELLED_TEXT, TIMED_OUT_TEXT) == ("Cancelled", "Sub-agent timed out")
+    assert LOST_TEXT == "The keeper of the run ended without a word: it was killed, or the machine went down"

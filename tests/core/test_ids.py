@@ -227,6 +227,8 @@ def test_ids_are_ids_together_too(words: list[str]) -> None:
         ID[:8] + "0" + ID[9:],
         ID[:23] + "0" + ID[24:],
         "-" + ID[1:],
+        # As many dashes as an id has, one of them in another place.
+        ID[:8] + ID[9] + "-" + ID[10:],
     ],
 )
 def test_one_word_that_is_no_id_spoils_the_whole(word: str) -> None:

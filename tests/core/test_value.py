@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -93,10 +94,14 @@ def test_a_value_may_have_words_of_its_own_and_is_recognised_by_its_kind() -> No
             pytest.fail("it was not recognised")
 
 
+# The library, which makes values from there on, has words of its own.
+OURS = sys.version_info < (3, 14)
+
+
 def test_a_mistake_is_told_by_the_names_of_the_places() -> None:
-    with pytest.raises(TypeError, match=r"^Ours takes name, number, more; wrong: name, other$"):
+    with pytest.raises(TypeError, match=r"^Ours takes name, number, more; wrong: name, other$" if OURS else "other"):
         Ours(other=1)  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match=r"^Ours takes name, number, more; wrong: 4$"):
+    with pytest.raises(TypeError, match=r"^Ours takes name, number, more; wrong: 4$" if OURS else "takes"):
         Ours("a", 1, (), 4)  # type: ignore[call-arg]
     with pytest.raises(ValueError, match=r"^Ours has no other, another$"):
         Ours("a")._replace(other=1, another=2)  # type: ignore[call-arg]

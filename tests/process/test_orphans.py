@@ -130,8 +130,8 @@ def test_ending_nobody_takes_no_time_and_touches_nobody(start: Started) -> None:
     assert process.poll() is None
 
 
-@pytest.mark.parametrize("pattern", SCRIPTS)
-def test_cancelling_a_lost_run_ends_what_its_keeper_left(living: Living, pattern: str) -> None:
+def lost_and_cancelled(living: Living, pattern: str) -> None:
+    """One run of a pattern whose keeper is killed: it reads lost at once, and nothing is left when it is cancelled."""
     said = living.pipe()
     run_id = living.python(SCRIPTS[pattern] + HERE, str(said.path))
     assert said.lines(2) == TWO
@@ -145,6 +145,11 @@ def test_cancelling_a_lost_run_ends_what_its_keeper_left(living: Living, pattern
     assert (done.code, done.json["notStopped"]) == (0, [])
     assert set(done.json["orphans"]) >= set(left)
     assert living.status(run_id)["orphans"] == []
+
+
+@pytest.mark.parametrize("pattern", SCRIPTS)
+def test_cancelling_a_lost_run_ends_what_its_keeper_left(living: Living, pattern: str) -> None:
+    lost_and_cancelled(living, pattern)
 
 
 def test_a_sweep_tells_of_orphans_and_ends_none(living: Living) -> None:

@@ -16,6 +16,7 @@ from subagent_cli.store.clock import Clock
 from tests.services.test_doctor import powered as powered
 from tests.store.world import DAY, FakeClock, new_run, open_at
 from tests.stress.conftest import Told
+from tests.stress.seed import new_seed
 
 pytestmark = [pytest.mark.stress, pytest.mark.usefixtures("powered")]
 
@@ -152,7 +153,7 @@ class Walk:
 def test_no_question_expires_too_early_or_too_late_however_the_clock_is_set(
     tmp_path: Path, told: Told, boots: bool
 ) -> None:
-    seed = random.SystemRandom().randrange(1 << 32)
+    seed = new_seed()
     wrong: dict[str, list[str]] = {}
     asked = 0
     for number in range(WALKS):

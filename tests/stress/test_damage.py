@@ -21,6 +21,7 @@ from tests.services.test_doctor import hasty as hasty
 from tests.services.test_doctor import powered as powered
 from tests.services.test_doctor import same_conversation
 from tests.stress.conftest import Told
+from tests.stress.seed import new_seed
 from tests.stress.ward import KEY, READING, Ward
 
 pytestmark = [pytest.mark.stress, pytest.mark.usefixtures("hasty", "powered")]
@@ -209,7 +210,7 @@ def test_a_file_of_any_kind_cut_off_at_any_byte_costs_nothing_that_stands_elsewh
 
 
 def test_one_wrong_byte_anywhere_is_no_fault_and_undoes_no_answer(ward: Ward, told: Told) -> None:
-    tally, seed = Tally(), random.SystemRandom().randrange(1 << 32)
+    tally, seed = Tally(), new_seed()
     chance = random.Random(seed)
     for kind, path in ward.files.items():
         whole = path.read_bytes()

@@ -40,6 +40,7 @@ from tests.stress.conftest import Told
 from tests.stress.inside import RAW, call
 from tests.stress.inside import quiet as quiet
 from tests.stress.mutation import BIG, DEEP, ESCAPES, SPELLED, TEXTS, broken, changed_often, odd, spelled
+from tests.stress.seed import new_seed
 from tests.stress.ward import READING, Ward
 
 pytestmark = [pytest.mark.stress, pytest.mark.usefixtures("hasty", "powered", "quiet")]
@@ -55,7 +56,7 @@ class Fuzz:
 
     def __init__(self, told: Told, family: str) -> None:
         self._told, self._family = told, family
-        self.seed = int(os.environ.get("FUZZ_SEED") or random.SystemRandom().randrange(1 << 32))
+        self.seed = new_seed()
         self.count = 0
         self.input: object = None
         self._found: dict[str, str] = {}

@@ -24,6 +24,7 @@ from tests.stress.conftest import Told
 from tests.stress.inside import Said, call
 from tests.stress.inside import quiet as quiet
 from tests.stress.mutation import TEXTS
+from tests.stress.seed import new_seed
 from tests.stress.ward import Ward
 
 pytestmark = [pytest.mark.stress, pytest.mark.usefixtures("quiet", "powered")]
@@ -165,11 +166,13 @@ def look(root: Path) -> dict[str, tuple[int, ...]]:
 def test_no_hostile_word_on_any_verb_names_anything_or_changes_anything(
     ward: Ward, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: Told
 ) -> None:
-    (tmp_path / "empty").mkdir()
-    monkeypatch.chdir(tmp_path / "empty")
+    # Two folders deep, so that what lands one above is cleared away too.
+    here = tmp_path / "here" / "empty"
+    here.mkdir(parents=True)
+    monkeypatch.chdir(here)
     words, where, tried = words_for(ward), places(), 0
     wrong: dict[str, list[str]] = {"faults": [], "not in one line": [], "accepted": [], "changes": []}
-    before, seed = look(tmp_path), random.SystemRandom().randrange(1 << 32)
+    before, seed = look(tmp_path), new_seed()
     chance = random.Random(seed)
     for place in where:
         for word in chance.sample(words, len(words) // 3):
@@ -191,9 +194,9 @@ def test_no_hostile_word_on_any_verb_names_anything_or_changes_anything(
             wrong["changes"].append(f"{place.name}: {[os.path.relpath(path, tmp_path) for path in changed[:4]]}")
         if changed:
             ward.again()
-            shutil.rmtree(tmp_path / "empty")
-            (tmp_path / "empty").mkdir()
-            os.chdir(tmp_path / "empty")
+            shutil.rmtree(here.parent)
+            here.mkdir(parents=True)
+            os.chdir(here)
             before = look(tmp_path)
     lost = ", ".join(f"{len(found)} {what}" for what, found in wrong.items())
     told("hostile words", f"{tried:,} calls: {len(words)} words, {len(where)} places of {len(COMMANDS)} verbs", lost)
@@ -312,7 +315,7 @@ def is_text(text: str) -> bool:
 
 
 def test_a_hostile_text_comes_back_whole_and_does_nothing_to_a_terminal(ward: Ward, told: Told) -> None:
-    seed = random.SystemRandom().randrange(1 << 32)
+    seed = new_seed()
     chance = random.Random(seed)
     wrong: dict[str, list[str]] = {"faults": [], "changed texts": [], "raw on a terminal": []}
     shown = 0

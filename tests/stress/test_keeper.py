@@ -1,4 +1,5 @@
-"""The long versions of what becomes of processes: every escape fifty times, and fifty keepers killed at any moment."""
+"""The long versions of what becomes of processes: every escape fifty times, whichever way its run ends, and fifty
+keepers killed at any moment."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from tests.process.living import Living
 from tests.process.living import a_place_to_live as a_place_to_live
 from tests.process.test_escapes import SCRIPTS, cancelled, timed_out
 from tests.process.test_keeper import settled_after_kills
+from tests.process.test_orphans import lost_and_cancelled
 from tests.stress.conftest import Trial, Trying
 
 TIMES = 50
@@ -37,6 +39,15 @@ def test_fifty_cancelled_runs_leave_nothing_behind(living: Living, pattern: str,
 def test_fifty_runs_that_are_out_of_time_leave_nothing_behind(living: Living, pattern: str, trying: Trying) -> None:
     with trying("escape from a time limit") as trial:
         again_and_again(living, pattern, timed_out, trial)
+
+
+@pytest.mark.stress
+@patterns
+def test_fifty_lost_runs_leave_nothing_behind_when_they_are_cancelled(
+    living: Living, pattern: str, trying: Trying
+) -> None:
+    with trying("escape from a keeper that was killed") as trial:
+        again_and_again(living, pattern, lost_and_cancelled, trial)
 
 
 @pytest.mark.stress

@@ -25,6 +25,7 @@ from tests.services.desk import StillClock
 from tests.services.test_doctor import powered as powered
 from tests.stress.bystander import Bystander
 from tests.stress.conftest import Told
+from tests.stress.seed import new_seed
 
 pytestmark = [pytest.mark.stress]
 
@@ -142,7 +143,7 @@ def test_what_does_belong_to_a_run_that_lost_its_keeper_is_ended_and_nothing_els
 
 
 def test_numbers_that_the_system_has_given_to_others_are_theirs(tmp_path: Path, told: Told) -> None:
-    seed = random.SystemRandom().randrange(1 << 32)
+    seed = new_seed()
     apart = ["unshare", *(() if os.geteuid() == 0 else ("--map-root-user",)), "--pid", "--fork", "--kill-child"]
     words = [*apart, "--mount-proc", sys.executable, "-m", "tests.stress.reuse", str(tmp_path / "runs")]
     possible = subprocess.run([*apart, "--mount-proc", "true"], capture_output=True, check=False).returncode == 0
