@@ -16,7 +16,7 @@ from subagent_cli.services import questions
 from subagent_cli.services.context import Context
 
 LOG_LINES = 1000
-PYTHON, LEAST, NODE = "python -c pass", "click app --help", "node -e 0"
+PYTHON, CLICK, LEAST, NODE = "python -c pass", "python -c import click", "click app --help", "node -e 0"
 SERVER = f"{bench_double.NAME}: start + one status"
 READS = ("status RUN", "pending", "check QUESTION", "logs RUN -n 10")
 WRITES = ("ask", "reply QUESTION", "status RUN, acknowledging")
@@ -55,7 +55,7 @@ def cold_starts(home: str, rounds: int) -> Part:
     else:
         measures[SERVER] = _server(home, opened(still))
     ms = shuffled(measures, rounds)
-    rows = [Row(LEAST, ms[LEAST], ms[PYTHON], PYTHON, "ms")]
+    rows = [Row(name, ms[name], ms[PYTHON], PYTHON, "ms") for name in (CLICK, LEAST)]
     rows += [Row(name, ms[name], ms[PYTHON], PYTHON, "ms", READ_GOAL, READ_STRETCH) for name in READS]
     rows += [Row(name, ms[name], ms[PYTHON], PYTHON, "ms", WRITE_GOAL, WRITE_STRETCH) for name in WRITES]
     rows.append(Row("--help", ms["--help"], ms[LEAST], LEAST, "ms", HELP_GOAL))
@@ -75,6 +75,7 @@ def _bare(home: str) -> dict[str, Callable[[], float]]:
     os.chmod(click_app, stat.S_IRWXU)
     return {
         PYTHON: lambda: started(Case((sys.executable, "-c", "pass"), environ, home)),
+        CLICK: lambda: started(Case((sys.executable, "-c", "import click"), environ, home)),
         LEAST: lambda: started(Case((click_app, "--help"), environ, home)),
         "--help": lambda: started(Case((SUBAGENT, "--help"), environ, home)),
     }

@@ -8,12 +8,13 @@ from statistics import median
 from typing import NamedTuple
 
 from scripts import bench_double
-from scripts.bench_buses import ANSWER, Bus, FileBus, OurBus, SqliteBus, cycle
+from scripts.bench_buses import ANSWER, Bus, FileBus, JournalBus, OurBus, SqliteBus, cycle
 from scripts.bench_double import DoubleBus
 from scripts.bench_rounds import every_round, shuffled
 from scripts.bench_table import Curve, Line, Part, Row
 
-OURS, SQLITE, FILES, DOUBLE = "ours", "SQLite WAL FULL", "temp+fsync+rename", bench_double.NAME
+OURS, SQLITE, DOUBLE = "ours", "SQLite WAL FULL", bench_double.NAME
+FILES, JOURNAL = "temp+fsync+rename", "append+fdatasync, rename"
 LONG = 1000
 SQLITE_GOAL, NEW_GOAL, LONG_GOAL = 0.4, 2.0, 1.0
 # From here on a message more or less makes no difference, so that the run need not be a new one each time.
@@ -46,7 +47,7 @@ def cycles(home: str, amounts: Amounts) -> Part:
     """How many a second: in a new run, and in one that has 1,000 messages."""
     folder = os.path.join(home, "cycles")
     left_out = _without_double("cycles")
-    kinds = (OURS, SQLITE, FILES, *(() if left_out else (DOUBLE,)))
+    kinds = (OURS, SQLITE, FILES, JOURNAL, *(() if left_out else (DOUBLE,)))
     with Buses(folder, [f"{name} {size}" for name in kinds for size in ("new", "long")]) as buses:
         for name in kinds:
             buses[f"{name} long"].begin(LONG)
@@ -125,7 +126,13 @@ class Buses(dict[str, Bus]):
         super().__init__()
         os.mkdir(home)
         self._doubles: list[DoubleBus] = []
-        kinds: dict[str, Callable[[str], Bus]] = {OURS: OurBus, SQLITE: SqliteBus, FILES: FileBus, DOUBLE: self._double}
+        kinds: dict[str, Callable[[str], Bus]] = {
+            OURS: OurBus,
+            SQLITE: SqliteBus,
+            FILES: FileBus,
+            JOURNAL: JournalBus,
+            DOUBLE: self._double,
+        }
         try:
             for name in names:
                 folder = os.path.join(home, str(len(self)))

@@ -17,7 +17,7 @@ def machine(folder: str) -> dict[str, str | int]:
         "cpu": _cpu(),
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GB",
         "fileSystem": file_system(os.path.realpath(folder)),
-        "system": f"{platform.system()} {platform.release()}",
+        "system": f"{platform.system()} {platform.release().partition('-')[0]}",
         "python": platform.python_version(),
         "node": _node(),
     }
