@@ -42,9 +42,12 @@ def cancel(
     faults: list[SubagentError] = []
     new = run_ids
     while new:
-        # All are told first, so that they end at the same time.
+        # All are written down before the first keeper hears of it: it ends the runs below its own, and for a reason of
+        # its own.
         order = wanted.Stop(CANCELLED, text, limit)
-        told = [run_id for run_id in new if _told(context, run_id, order, done, faults)]
+        told = [run_id for run_id in new if _written(context, run_id, order, done, faults)]
+        for run_id in told:
+            alive.nudge(context.runs.layout, run_id)
         for run_id in told:
             if not _over(context, run_id, limit / 1000 + _PATIENCE_SECONDS):
                 done["notStopped"].append(run_id)
@@ -69,8 +72,8 @@ def _chosen(context: Context, names: Sequence[str], everything: bool) -> list[st
     return addresses.with_children(context, meant)
 
 
-def _told(context: Context, run_id: str, command: wanted.Stop, done: Payload, faults: list[SubagentError]) -> bool:
-    """Writes the end down and tells the keeper; whether there is one to wait for."""
+def _written(context: Context, run_id: str, command: wanted.Stop, done: Payload, faults: list[SubagentError]) -> bool:
+    """Writes the end down; whether there is a keeper to tell and to wait for."""
     runs = context.runs
     try:
         gone = runs.read(run_id, context.clock.now()).gone
@@ -82,7 +85,6 @@ def _told(context: Context, run_id: str, command: wanted.Stop, done: Payload, fa
         done["notStopped"].append(f"{short(run_id)}: {error.message}")
         faults.append(error)
         return False
-    alive.nudge(runs.layout, run_id)
     ended = change.before.finished
     done["ended" if ended else "cancelled"].append(run_id)
     if any(isinstance(event, Stopped) for event in change.events):

@@ -10,6 +10,8 @@ from subagent_cli.core.errors import InvalidInput, NotFound, RunNotFound
 from subagent_cli.services import cancellation, outcomes, questions, runs, sweep
 from subagent_cli.services.context import Context, open_context
 from subagent_cli.services.launches import Launch, Request
+from subagent_cli.store import alive
+from subagent_cli.store.layout import Layout
 from tests.command import PATIENCE
 from tests.process.living import Living, Pipe, until
 from tests.process.living import a_place_to_live as a_place_to_live
@@ -166,6 +168,29 @@ def test_all_means_for_a_worker_those_that_it_started(living: Living) -> None:
     assert living.wait(outer)["status"] == "success"
     assert living.wait(inner_id)["state"] == "cancelled"
     assert living.status(other)["alive"] is True
+
+
+@pytest.mark.case("C2-44")
+def test_runs_below_are_cancelled_for_the_same_reason_before_any_keeper_hears_of_it(
+    living: Living, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = living.pipe()
+    inner = f"subagent run inner -- sh -c 'echo here > {said.path}; read _ < {living.pipe().path}' > {said.path}"
+    outer = living.shell(f"{inner}; read _ < {living.pipe().path}", "--max-depth", "2")
+    [inner_id] = set(said.lines(2)) - {"here"}
+    context = open_context({"runs_dir": str(living.runs)})
+    stood: list[list[str | None]] = []
+    nudge = alive.nudge
+
+    def nudged(layout: Layout, run_id: str) -> None:
+        stood.append([context.runs.read(each, context.clock.now()).outcome for each in (outer, inner_id)])
+        nudge(layout, run_id)
+
+    monkeypatch.setattr(alive, "nudge", nudged)
+    done = cancellation.cancel(context, [outer], reason="not needed")
+    assert living.survivors() == {}
+    assert (done["cancelled"], done["ended"]) == ([outer, inner_id], [])
+    assert stood[0] == ["not needed", "not needed"]
 
 
 @pytest.mark.case("C2-50")
