@@ -128,13 +128,14 @@ def whole(path: str, *, force: bool) -> Iterator[IO[bytes]]:
     from tempfile import mkstemp
 
     target = os.path.realpath(path)
-    if os.path.lexists(target) and not os.path.isfile(target):
+    there = _is_there(target)
+    if there and not os.path.isfile(target):
         raise InvalidInput(f"not a file: {path}", code="not_a_file")
-    if os.path.lexists(target) and not force:
+    if there and not force:
         raise _taken(path)
     if not os.path.isdir(os.path.dirname(target)):
         raise InvalidInput(f"the folder is not there: {os.path.dirname(target)}", code="no_folder")
-    with atomic.io("write the archive"):
+    with atomic.io("write the archive", "choose another FILE"):
         fd, temporary = mkstemp(TEMPORARY, ".export-", os.path.dirname(target))
         try:
             with open(fd, "w+b") as file:
@@ -148,6 +149,16 @@ def whole(path: str, *, force: bool) -> Iterator[IO[bytes]]:
             atomic.sync_folder(os.path.dirname(target))
         finally:
             atomic.unmark(temporary)
+
+
+def _is_there(path: str) -> bool:
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise InvalidInput(f"no archive can lie there: {error.strerror}: {path[:200]}", code="no_file_name") from error
+    return True
 
 
 def _placed(temporary: str, target: str) -> bool:

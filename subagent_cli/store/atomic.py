@@ -18,38 +18,45 @@ _FILE, _FOLDER = 0o600, 0o700
 _PORTION = 1 << 18
 _count = count()
 _datasync = getattr(os, "fdatasync", os.fsync)
-_HINTS = {
-    errno.ENOSPC: "the disk is full: free some space, then try again",
-    errno.EDQUOT: "the disk quota is used up: free some space, then try again",
-    errno.EROFS: "the file system is read-only: choose another place with --runs-dir",
-    errno.EACCES: "no permission there: choose another place with --runs-dir",
-    errno.EPERM: "no permission there: choose another place with --runs-dir",
-    errno.EMFILE: "too many open files: raise the limit (ulimit -n) or try again",
-    errno.ENOTDIR: "a file stands where a folder is needed: choose another place with --runs-dir",
-    errno.ENOENT: "it cannot be made there: choose another place with --runs-dir",
-    errno.ENAMETOOLONG: "the name is too long: choose another place with --runs-dir",
-    errno.ELOOP: "its links lead in a circle: choose another place with --runs-dir",
-    errno.EEXIST: "a file stands where a folder is needed: choose another place with --runs-dir",
+_ROOM = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
 }
+_PLACE = {
+    errno.EROFS: "the file system is read-only",
+    errno.EACCES: "no permission there",
+    errno.EPERM: "no permission there",
+    errno.ENOTDIR: "a file stands where a folder is needed",
+    errno.EEXIST: "a file stands where a folder is needed",
+    errno.ENOENT: "it cannot be made there",
+    errno.ENAMETOOLONG: "the name is too long",
+    errno.ELOOP: "its links lead in a circle",
+}
+_OTHER_PLACE = "choose another place with --runs-dir"
 
 
 @contextmanager
-def io(doing: str) -> Iterator[None]:
-    """Turns what the system refuses into one clear sentence."""
+def io(doing: str, elsewhere: str = _OTHER_PLACE) -> Iterator[None]:
+    """Turns what the system refuses into one clear sentence; `elsewhere` is what helps where the place is wrong."""
     try:
         yield
     except OSError as error:
-        raise failed(doing, error) from error
+        raise failed(doing, error, elsewhere) from error
 
 
-def failed(doing: str, error: OSError) -> Failed:
+def failed(doing: str, error: OSError, elsewhere: str = _OTHER_PLACE) -> Failed:
     reason = error.strerror or str(error)
     where = f": {error.filename}" if error.filename else ""
-    return Failed(
-        f"could not {doing}: {reason}{where}",
-        code={errno.ENOSPC: "disk_full", errno.EDQUOT: "disk_full"}.get(error.errno or 0, "io_error"),
-        hint=_HINTS.get(error.errno or 0),
-    )
+    code = "disk_full" if error.errno in _ROOM else "io_error"
+    return Failed(f"could not {doing}: {reason}{where}", code=code, hint=_hint(error.errno or 0, elsewhere))
+
+
+def _hint(number: int, elsewhere: str) -> str | None:
+    if number in _ROOM:
+        return f"{_ROOM[number]}: free some space, then try again"
+    if number in _PLACE:
+        return f"{_PLACE[number]}: {elsewhere}"
+    return "too many open files: raise the limit (ulimit -n) or try again" if number == errno.EMFILE else None
 
 
 def make_folders(path: str) -> None:

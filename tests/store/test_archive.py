@@ -1,5 +1,6 @@
 """Archives: what comes from outside is believed in nothing, and what it holds appears whole or not at all."""
 
+import errno
 import io
 import json
 import os
@@ -412,9 +413,19 @@ def test_force_replaces_a_file_and_follows_a_link_to_it(tmp_path: Path) -> None:
     assert link.is_symlink()
 
 
-@pytest.mark.parametrize("place", [".", "/dev/null", "missing/out.zip"])
+@pytest.mark.parametrize("place", [".", "/dev/null", "missing/out.zip", "a" * 256, "a" * 5000, "a/" * 200 + "b"])
 def test_what_is_no_place_for_a_file_is_refused_also_by_force(tmp_path: Path, place: str) -> None:
     with pytest.raises(SubagentError) as caught, archive.whole(place, force=True):
         pass
     assert isinstance(caught.value, InvalidInput)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_where_no_file_can_be_made_another_one_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_only(*_: str) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr("tempfile.mkstemp", read_only)
+    with pytest.raises(Failed) as caught, archive.whole(str(tmp_path / "out.zip"), force=False):
+        pass
+    assert caught.value.hint == "the file system is read-only: choose another FILE"
