@@ -22,11 +22,14 @@ BAR = 95.0
 
 TESTS = ("tests",)
 # They hold still what measuring moves: which modules a call loads, how much memory a keeper holds, how much of the
-# processor a wait takes. One cuts a file at every byte, and does not come to the end of it in time.
+# processor a wait takes, what stands in the environment. One cuts a file at every byte, and does not come to the end of
+# it in time.
 DISTURBED = (
     "tests/cli/test_cold_start.py",
     "tests/cli/test_looking.py::test_looking_at_many_loads_neither_locks_nor_models_nor_paint",
+    "tests/cli/test_run.py::test_a_cleared_environment_holds_nothing_of_the_callers",
     "tests/cli/test_wait.py::test_waiting_costs_no_processor_time",
+    "tests/cli/test_whoami.py::test_no_list_of_processes_shows_a_token",
     "tests/dispatch/test_document.py::test_a_program_that_dispatches_loads_nothing_heavy",
     "tests/process/test_keeper.py::test_an_idle_keeper_is_small_and_does_nothing",
     "tests/process/test_keeper.py::test_a_run_outlives_the_terminal_in_which_it_was_started",

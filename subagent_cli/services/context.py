@@ -46,7 +46,8 @@ class Context(Value):
 
     def must_be_a_folder(self) -> None:
         root, source = self.settings["runs_dir"]
-        if not os.path.isdir(root) and os.path.lexists(root):
+        # In this order: somebody else may be making the folder just now.
+        if os.path.lexists(root) and not os.path.isdir(root):
             raise InvalidInput(
                 f"the runs directory is not a folder: {root}", code="bad_runs_dir", hint=f"it comes from: {source}"
             )

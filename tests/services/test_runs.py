@@ -1,5 +1,7 @@
 """Runs: what a new one looks like, what status shows and picks up, what a report changes, and what ends for good."""
 
+import functools
+import os.path
 import re
 from pathlib import Path
 from typing import Any
@@ -459,3 +461,19 @@ def test_a_question_of_any_age_can_be_shown(foreign_runs: Path, clock: StillCloc
     desk = open_context({"runs_dir": str(foreign_runs), "question_ttl": "1ms"}, clock)
     assert runs.status(desk, FOREIGN_RUN)["messages"][0]["questionTimestamp"] == stamps[ms]
     questions.pending(desk, FOREIGN_RUN)
+
+
+def test_a_runs_directory_that_somebody_else_makes_just_now_is_taken_for_a_folder(
+    desk: Context, runs_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = {"lexists": os.path.lexists, "isdir": os.path.isdir}
+
+    def looked(name: str, path: str) -> bool:
+        found = looks[name](path)
+        if path == str(runs_dir):
+            runs_dir.mkdir(exist_ok=True)
+        return found
+
+    for name in looks:
+        monkeypatch.setattr(os.path, name, functools.partial(looked, name))
+    assert document(runs_dir, create(desk))["status"] == "pending"
