@@ -43,7 +43,7 @@ docs: $(READY) ## write the generated parts of the documents anew
 bench: $(READY) node-modules ## measure ourselves beside our yardsticks
 	@$(PY) scripts/bench.py
 
-stress: $(READY) node-modules ## a quarter of an hour of trying to lose something, and a table of what came of it
+stress: $(READY) node-modules ## some twenty minutes of trying to lose something, and a table of what came of it
 	@$(PY) -m pytest --stress -n $(JOBS) --dist load --maxschedchunk 1 -o faulthandler_timeout=0 tests/stress
 
 coverage: $(READY) node-modules ## which branches of core, store, process and services the tests walk
