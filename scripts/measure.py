@@ -69,20 +69,9 @@ def coverage_init(*_: object) -> None:
 def main(tests: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="subagent-coverage-") as folder:
         data = os.path.join(folder, "data")
-        left_out = [f"--deselect={test}" for test in DISTURBED]
+        left_out = [*(f"--deselect={test}" for test in DISTURBED), *UNINTERRUPTED]
         failed = subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "coverage",
-                "run",
-                "-m",
-                "pytest",
-                "-q",
-                *left_out,
-                *UNINTERRUPTED,
-                *(tests or TESTS),
-            ],
+            [sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", *left_out, *(tests or TESTS)],
             cwd=ROOT,
             env={**os.environ, "COVERAGE_FILE": data},
             check=False,
